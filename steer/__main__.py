@@ -1,0 +1,3 @@
+from steer.commands import app
+
+app(prog_name="steer")

@@ -1,0 +1,16 @@
+"""Is the device there? Asked before any work starts."""
+
+from __future__ import annotations
+
+import torch
+
+from steer.errors import SteerError
+
+
+def check_device(name: str) -> None:
+    try:
+        torch.empty(1, device=name)
+    except (RuntimeError, AssertionError) as error:
+        have = ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
+        have += ["mps"] if torch.backends.mps.is_available() else []
+        raise SteerError(f"no device named {name!r} here; there is {', '.join(have)}") from error

@@ -1,0 +1,58 @@
+"""`steer eval`: how right a checkpoint is on the held-out episodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from steer.commands.options import CheckpointOption, DeviceOption, JsonOption, OutOption, QuietOption
+from steer.task.splits import SplitName
+
+
+def evaluate(
+    checkpoint: CheckpointOption = "default",
+    split: Annotated[SplitName, typer.Option(help="Which of the fixed sets.")] = "test",
+    out: OutOption = None,
+    device: DeviceOption = "cpu",
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Exact match under greedy decoding, by output length and number of arguments, with 95 % intervals."""
+    from json import dumps
+
+    from steer.commands.devices import check_device
+    from steer.commands.progress import bar
+    from steer.files import make_folder, write_atomically
+    from steer.measure.accuracy import accuracy
+    from steer.model.checkpoint import load_checkpoint
+    from steer.task.splits import make_splits
+
+    check_device(device)
+    loaded = load_checkpoint(checkpoint, device)
+    folder = out or Path("results") / f"eval-{loaded.name}"
+    make_folder(folder)
+    episodes = make_splits(int(loaded.record.protocol.get("data_seed", 0)))[split]
+    with bar("evaluating", len(episodes), quiet, unit="episodes") as advance:
+        result = accuracy(loaded.model, episodes, lambda done: advance(done, ""))
+    report = {"checkpoint": loaded.name, "split": split} | result
+    write_atomically(folder / "result.json", dumps(report, indent=1) + "\n")
+
+    from steer.figures.accuracy import draw_accuracy
+
+    picture = draw_accuracy(report, folder)
+    if json:
+        typer.echo(dumps(report, indent=1))
+        return
+    typer.echo(_table(report))
+    typer.echo(f"\npicture: {picture}")
+
+
+def _table(report: dict) -> str:
+    lines = [f"{'':22}{'episodes':>9}{'exact match':>13}   95 % interval"]
+    for row in report["groups"]:
+        low, high = row["interval"]
+        lines.append(f"{row['group']:22}{row['episodes']:>9,}{row['exact_match']:>12.1%}   {low:.1%} to {high:.1%}")
+    lines.append(f"\ntoken accuracy {report['token_accuracy']:.2%}, perplexity {report['perplexity']:.4f}")
+    return "\n".join([f"{report['checkpoint']} on the {report['split']} split, greedy decoding", *lines])

@@ -1,0 +1,48 @@
+"""`steer ls`: what is shipped."""
+
+from __future__ import annotations
+
+import typer
+
+from steer.commands.options import JsonOption
+
+
+def ls(json: JsonOption = False) -> None:
+    """List the shipped checkpoints and training presets, one line each."""
+    from json import dumps, loads
+
+    from steer.documents import read
+    from steer.shipped import checkpoint_records, preset_files
+
+    found = {
+        "checkpoints": [_checkpoint(path.parent.name, loads(path.read_text())) for path in checkpoint_records()],
+        "presets": [{"name": p.stem, "description": read(p).data.get("description", "")} for p in preset_files()],
+    }
+    if json:
+        typer.echo(dumps(found, indent=1))
+        return
+    for kind, rows in found.items():
+        typer.echo(kind)
+        for row in rows:
+            typer.echo(f"  {row['name']:20} {_line(row)}")
+
+
+def _checkpoint(name: str, record: dict) -> dict:
+    config, accuracy = record["config"], record["accuracy"] or {}
+    return {
+        "name": name,
+        "exact_match": accuracy.get("exact_match"),
+        "layers": [config["encoder_layers"], config["decoder_layers"]],
+        "heads": config["heads"],
+        "d_model": config["d_model"],
+        "seed": record["seed"],
+        "description": record["description"],
+    }
+
+
+def _line(row: dict) -> str:
+    if "layers" not in row:
+        return str(row["description"])
+    size = f"{row['layers'][0]}+{row['layers'][1]} layers, {row['heads']} heads, d_model {row['d_model']}"
+    exact = "not evaluated" if row["exact_match"] is None else f"{row['exact_match']:.1%} exact"
+    return f"{exact}, {size}, seed {row['seed']}: {row['description']}"

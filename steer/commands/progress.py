@@ -1,0 +1,22 @@
+"""One progress bar with an estimate of what remains; silent when quiet or when nobody watches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+
+@contextmanager
+def bar(title: str, total: float, quiet: bool = False, unit: str = "") -> Iterator[Callable[[float, str], None]]:
+    """Gives a function (done so far, a word on the state) that moves the bar."""
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield lambda done, text: None
+        return
+    columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TextColumn(unit), TimeRemainingColumn())
+    with Progress(*columns, TextColumn("{task.fields[text]}"), console=console, transient=True) as progress:
+        task = progress.add_task(title, total=total, text="")
+        yield lambda done, text: progress.update(task, completed=round(done, 2), text=text)

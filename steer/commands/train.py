@@ -1,0 +1,73 @@
+"""`steer train`: a protocol and a seed in, a checkpoint folder out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from steer.commands.options import DeviceOption, QuietOption
+
+if TYPE_CHECKING:
+    from steer.training.loop import Trainer
+
+
+def train(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the checkpoint, the log and the state.")],
+    changes: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Changes to the protocol: stages.0.epochs=5")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of weights, order and dropout.")] = 0,
+    preset: Annotated[str | None, typer.Option(help="A shipped protocol by name (see `steer ls`).")] = None,
+    config: Annotated[Path | None, typer.Option(help="A protocol of your own (YAML).")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the folder's last epoch.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Start anew in a folder that is not empty.")] = False,
+    device: DeviceOption = "cpu",
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads; two seeds side by side want 1 each.")] = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Train a model by a protocol. Killed or interrupted, it goes on with --resume and ends with the same weights."""
+    from steer.errors import SteerError
+    from steer.files import make_folder
+    from steer.training.presets import load_protocol
+
+    protocol = load_protocol(preset if config else preset or "paper", config, changes or [])
+    if resume and overwrite:
+        raise SteerError("give --resume or --overwrite, not both")
+    if out.exists() and not out.is_dir():
+        raise SteerError(f"{out} is a file, not a folder")
+    if out.is_dir() and any(out.iterdir()) and not (resume or overwrite):
+        raise SteerError(f"{out} is not empty; give --resume to go on from it or --overwrite to start anew")
+
+    import torch
+
+    from steer.commands.devices import check_device
+    from steer.training.loop import Trainer
+
+    check_device(device)
+    if threads is not None:
+        torch.set_num_threads(threads)
+    trainer = Trainer(protocol, seed, device)
+    if resume:
+        trainer.resume(out)
+    make_folder(out)
+    _run(trainer, out, quiet)
+    last = trainer.history[-1]
+    typer.echo(f"{out}: {last['presentations']:,} presentations, validation exact match {last['validation_exact']:.1%}")
+
+
+def _run(trainer: Trainer, out: Path, quiet: bool) -> None:
+    from steer.commands.progress import bar
+    from steer.training.loop import Event
+
+    total = sum(stage.epochs for stage in trainer.protocol.stages)
+    with bar("training", total, quiet, unit="epochs") as advance:
+        advance(trainer.progress.epochs, "")
+
+        def tell(event: Event) -> None:
+            seen = "" if event.validation is None else f", validation {event.validation:.1%}"
+            done = sum(stage.epochs for stage in trainer.protocol.stages[: trainer.progress.stage])
+            advance(done + event.epoch + event.step / event.steps, f"{event.stage.name}: loss {event.loss:.3f}{seen}")
+
+        trainer.run(out, tell)

@@ -1,0 +1,211 @@
+"""YAML files read safely and held to a schema, with every fault placed.
+
+`read` loads a file into plain data and remembers where each value stands; `override` applies `key=value` arguments;
+`check` holds the data to a pydantic model. All faults of a file are gathered and raised as one `ConfigError`, each
+with file, line and column, what was found, and the nearest valid name.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from steer.errors import ConfigError, nearest
+
+MAX_BYTES = 1_000_000
+MAX_NODES = 20_000  # of the expanded document: stops anchors that multiply
+Key = str | int
+Loc = tuple[Key, ...]
+M = TypeVar("M", bound=BaseModel)
+
+
+@dataclass
+class Document:
+    """Plain data, its name for messages, and where each value of it stands in the file."""
+
+    name: str
+    data: Any
+    places: dict[Loc, str] = field(default_factory=dict)
+
+    def place(self, loc: Loc) -> str:
+        """The place of a value, or of the nearest thing around it."""
+        for end in range(len(loc), -1, -1):
+            if loc[:end] in self.places:
+                return self.places[loc[:end]]
+        return self.name
+
+
+def read(path: Path) -> Document:
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise ConfigError(f"{path}: larger than {MAX_BYTES // 1000} kB, which no file of this kind needs")
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from error
+    return parse(text, str(path))
+
+
+def parse(text: str, name: str) -> Document:
+    loader = yaml.SafeLoader(text)
+    try:
+        root = loader.get_single_node()
+        document = Document(name, None)
+        reader = _Reader(loader, document)
+        document.data = reader.value(root, ()) if root is not None else {}
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ConfigError(_syntax_fault(error, name)) from error
+    finally:
+        loader.dispose()
+    if reader.faults:
+        raise ConfigError(*reader.faults)
+    return document
+
+
+class _Reader:
+    """Turns YAML nodes into plain data, noting places and refusing what a plain YAML loader lets pass."""
+
+    def __init__(self, loader: yaml.SafeLoader, document: Document) -> None:
+        self.loader, self.document = loader, document
+        self.faults: list[str] = []
+        self.nodes = 0
+
+    def value(self, node: yaml.Node, loc: Loc) -> Any:
+        self.nodes += 1
+        if self.nodes > MAX_NODES:
+            raise ConfigError(f"{self.document.name}: expands to more than {MAX_NODES} values (anchors that multiply?)")
+        self.document.places[loc] = self.at(node)
+        if isinstance(node, yaml.MappingNode):
+            return self.mapping(node, loc)
+        if isinstance(node, yaml.SequenceNode):
+            return [self.value(child, (*loc, index)) for index, child in enumerate(node.value)]
+        return self.loader.construct_object(node)  # type: ignore[no-untyped-call]
+
+    def mapping(self, node: yaml.MappingNode, loc: Loc) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            key = key_node.value if isinstance(key_node, yaml.ScalarNode) else None
+            if key is None:
+                self.faults.append(f"{self.at(key_node)}: a key must be a plain word")
+            elif key in found:
+                self.faults.append(f"{self.at(key_node)}: the key {key!r} stands here twice")
+            else:
+                found[key] = self.value(value_node, (*loc, key))
+                if not isinstance(value_node, yaml.ScalarNode) or value_node.value == "":
+                    self.document.places[(*loc, key)] = self.at(key_node)
+        return found
+
+    def at(self, node: yaml.Node) -> str:
+        return f"{self.document.name}:{node.start_mark.line + 1}:{node.start_mark.column + 1}"
+
+
+def _syntax_fault(error: Exception, name: str) -> str:
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        mark = error.problem_mark
+        return f"{name}:{mark.line + 1}:{mark.column + 1}: not valid YAML: {error.problem}"
+    return f"{name}: not valid YAML: {str(error).splitlines()[0]}"
+
+
+def override(document: Document, changes: Sequence[str]) -> Document:
+    """Apply `a.b.0.c=value` arguments; values are read as YAML."""
+    faults: list[str] = []
+    for change in changes:
+        path, equals, text = change.partition("=")
+        try:
+            if not equals or not path:
+                raise ConfigError(f"{change!r} is not of the form key=value")
+            value = parse(text, f"{change!r}").data if text.strip() else None
+            _put(document, path.split("."), value, change)
+        except ConfigError as error:
+            faults.extend(error.faults)
+    if faults:
+        raise ConfigError(*faults)
+    return document
+
+
+def _put(document: Document, path: list[str], value: Any, change: str) -> None:
+    here, loc = document.data, ()  # type: tuple[Any, Loc]
+    for depth, word in enumerate(path):
+        last = depth == len(path) - 1
+        if isinstance(here, list):
+            if not word.isdecimal() or int(word) >= len(here):
+                raise ConfigError(
+                    f"{change!r}: {'.'.join(path[:depth])} has entries 0 to {len(here) - 1}, not {word!r}"
+                )
+            key: Key = int(word)
+        elif isinstance(here, dict):
+            key = word
+        else:
+            raise ConfigError(f"{change!r}: {'.'.join(path[:depth])} holds a single value, not keys")
+        loc = (*loc, key)
+        if last:
+            here[key] = value  # type: ignore[index]
+            document.places = {k: v for k, v in document.places.items() if k[: len(loc)] != loc}
+            document.places[loc] = repr(change)
+        elif isinstance(here, dict):
+            here = here.setdefault(word, {})
+        else:
+            here = here[int(word)]
+
+
+def check(document: Document, schema: type[M]) -> M:
+    try:
+        return schema.model_validate(document.data)
+    except ValidationError as error:
+        raise ConfigError(*(_fault(document, schema, detail) for detail in error.errors())) from error
+
+
+def _fault(document: Document, schema: type, detail: ErrorDetails) -> str:
+    loc = detail["loc"]
+    place, where = document.place(loc), ".".join(map(str, loc))
+    if detail["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+        return f"{place}: unknown key {where!r}; {_allowed(str(loc[-1]), keys_at(schema, loc[:-1]))}"
+    message = detail["msg"].removeprefix("Value error, ")
+    found = "" if detail["type"] == "missing" or isinstance(detail["input"], dict) else f" (found {detail['input']!r})"
+    return f"{place}: {where or 'file'}: {message[:1].lower()}{message[1:]}{found}"
+
+
+def _allowed(given: str, names: list[str]) -> str:
+    close = nearest(given, names)
+    return f"did you mean {' or '.join(map(repr, close))}?" if close else f"allowed: {', '.join(names)}"
+
+
+def keys_at(schema: Any, loc: Loc) -> list[str]:
+    """The keys that a schema allows at a place, looking through lists, options and unions."""
+    kinds = [schema]
+    for key in loc:
+        kinds = [inner for kind in kinds for inner in _inside(kind, key)]
+    return list(dict.fromkeys(name for kind in kinds for name in _fields(kind)))
+
+
+def _plain(kind: Any) -> list[Any]:
+    """The classes that an annotation stands for."""
+    origin = typing.get_origin(kind)
+    if origin is typing.Annotated:
+        return _plain(typing.get_args(kind)[0])
+    if origin in (typing.Union, types.UnionType):
+        return [inner for option in typing.get_args(kind) for inner in _plain(option)]
+    return [kind]
+
+
+def _fields(kind: Any) -> dict[str, Any]:
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return {name: info.annotation for name, info in kind.model_fields.items()}
+    if is_dataclass(kind):
+        hints = typing.get_type_hints(kind)
+        return {f.name: hints[f.name] for f in fields(kind)}
+    return {}
+
+
+def _inside(kind: Any, key: Key) -> list[Any]:
+    if typing.get_origin(kind) in (list, tuple):
+        return [inner for option in typing.get_args(kind) if option is not ... for inner in _plain(option)]
+    known = _fields(kind)
+    return _plain(known[str(key)]) if key in known else [kind]

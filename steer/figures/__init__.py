@@ -1,0 +1,1 @@
+"""Pictures from results: the only room that imports matplotlib and seaborn."""

@@ -1,0 +1,29 @@
+"""Exact match by kind of question, as points with intervals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import seaborn as sns
+
+from steer.figures.theme import ACCENT, COLUMN, INK, MUTED, new_figure, save_figure, theme
+
+
+def draw_accuracy(report: dict[str, Any], folder: Path) -> Path:
+    rows = report["groups"][::-1]
+    with theme():
+        figure = new_figure(COLUMN, 0.5 + 0.26 * len(rows))
+        axes = figure.add_subplot()
+        for place, row in enumerate(rows):
+            colour = INK if row["group"] == "all" else ACCENT
+            axes.hlines(place, *row["interval"], color=colour, linewidth=1.5)
+            axes.plot(row["exact_match"], place, "o", color=colour, markersize=4)
+        axes.axvline(report["exact_match"], color=MUTED, linewidth=0.8, linestyle=":", zorder=0)
+        axes.set_yticks(range(len(rows)), [f"{row['group']} ({row['episodes']:,})" for row in rows])
+        axes.set_ylim(-0.6, len(rows) - 0.4)
+        axes.set_xlabel("exact match, 95 % interval")
+        axes.xaxis.set_major_formatter("{x:.0%}")
+        axes.set_title(f"{report['checkpoint']}: {report['exact_match']:.1%} of {report['episodes']:,} episodes")
+        sns.despine(figure)
+        return save_figure(figure, folder, "accuracy")

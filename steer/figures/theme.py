@@ -1,0 +1,49 @@
+"""One look for all figures, set inside a context so that importing steer changes nothing of the reader's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import matplotlib as mpl
+import seaborn as sns
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+COLUMN = 3.4  # inches: one column of a two-column paper
+INK, ACCENT, MUTED = "#222222", "#0173b2", "#949494"  # from seaborn's colour-blind palette
+FORMATS = ("png", "pdf", "svg")
+SETTINGS = {
+    "font.size": 8,
+    "axes.titlesize": 9,
+    "axes.labelsize": 8,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "legend.fontsize": 7,
+    "svg.fonttype": "none",
+    "pdf.fonttype": 42,
+    "svg.hashsalt": "steer",  # the same result gives the same file
+}
+
+
+@contextmanager
+def theme() -> Iterator[None]:
+    with mpl.rc_context():
+        sns.set_theme(context="paper", style="ticks", palette="colorblind", rc=SETTINGS)
+        yield
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """A figure that needs no screen and leaves pyplot's global state alone."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def save_figure(figure: Figure, folder: Path, name: str) -> Path:
+    """Write PNG, PDF and SVG; give the PNG's path."""
+    for suffix in FORMATS:
+        dated = {"Date": None} if suffix == "svg" else {"CreationDate": None} if suffix == "pdf" else {}
+        figure.savefig(folder / f"{name}.{suffix}", dpi=300, metadata=dated)
+    return folder / f"{name}.png"

@@ -1,0 +1,1 @@
+"""Measures: arrays and tensors in, numbers with intervals out."""

@@ -1,0 +1,51 @@
+"""Exact match under greedy decoding, overall and by the kind of question."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steer.measure.intervals import wilson
+from steer.model.evaluate import answers, score_all
+from steer.model.transformer import Transformer
+from steer.task.episode import Episode
+
+ARITIES = {0: "bare primitives", 1: "one argument", 2: "two arguments"}
+
+
+def accuracy(
+    model: Transformer, episodes: Sequence[Episode], tell: Callable[[int], None] = lambda done: None
+) -> dict[str, Any]:
+    given = []
+    for answer in answers(model, episodes):
+        given.append(answer)
+        tell(len(given))
+    right = np.array([answer == episode.answer for answer, episode in zip(given, episodes, strict=True)])
+    forced = score_all(model, episodes)
+    return {
+        "episodes": len(episodes),
+        "exact_match": float(right.mean()),
+        "interval": wilson(int(right.sum()), len(right)),
+        "token_accuracy": forced.token_accuracy,
+        "perplexity": forced.perplexity,
+        "decoding": "greedy",
+        "groups": [_row("all", right), *_by_arity(episodes, right), *_by_length(episodes, right)],
+    }
+
+
+def _by_arity(episodes: Sequence[Episode], right: NDArray[np.bool_]) -> list[dict[str, Any]]:
+    counts = np.array([len(e.question.arguments) if e.question.function else 0 for e in episodes])
+    return [_row(ARITIES[n], right[counts == n]) for n in np.unique(counts).tolist()]
+
+
+def _by_length(episodes: Sequence[Episode], right: NDArray[np.bool_]) -> list[dict[str, Any]]:
+    lengths = np.array([len(episode.answer) for episode in episodes])
+    return [_row(f"{n} token{'s' * (n > 1)}", right[lengths == n]) for n in np.unique(lengths).tolist()]
+
+
+def _row(group: str, right: NDArray[np.bool_]) -> dict[str, Any]:
+    hits, total = int(right.sum()), len(right)
+    return {"group": group, "episodes": total, "exact_match": hits / total, "interval": wilson(hits, total)}

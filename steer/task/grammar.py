@@ -1,0 +1,109 @@
+"""Episodes drawn at random.
+
+A `Grammar` states the ranges; `draw` makes one episode from it. All randomness goes through `Dice`, which uses
+only `random.Random.random`: the one method whose stream Python promises to keep, so that a seed gives the same
+bytes on every machine and version.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import permutations
+from typing import TypeVar
+
+from steer.task.episode import Call, Demonstration, Episode, Function, Item, Primitive
+from steer.task.vocabulary import COLOURS, SYMBOLS
+
+T = TypeVar("T")
+Range = tuple[int, int]
+
+
+class Dice:
+    """Seeded choices with a stream that never changes."""
+
+    def __init__(self, *seed: int | str) -> None:
+        self._random = random.Random(":".join(map(str, seed))).random
+
+    def below(self, bound: int) -> int:
+        return int(self._random() * bound)
+
+    def between(self, ends: Range) -> int:
+        return ends[0] + self.below(ends[1] - ends[0] + 1)
+
+    def choice(self, things: Sequence[T]) -> T:
+        return things[self.below(len(things))]
+
+    def sample(self, things: Sequence[T], count: int) -> list[T]:
+        """`count` different things in random order (a Fisher-Yates shuffle cut short)."""
+        pool = list(things)
+        for place in range(count):
+            other = place + self.below(len(pool) - place)
+            pool[place], pool[other] = pool[other], pool[place]
+        return pool[:count]
+
+    def shuffled(self, things: Sequence[T]) -> list[T]:
+        return self.sample(things, len(things))
+
+
+@dataclass(frozen=True)
+class Grammar:
+    """The ranges of an episode, both ends included. The defaults are the paper's."""
+
+    primitives: Range = (3, 4)
+    functions: Range = (1, 3)  # distinct functions; all but the one asked about are distractors
+    demonstrations: Range = (2, 4)  # the paper's "function assignments"
+    arities: tuple[int, ...] = (1, 2)
+    length: Range = (1, 5)
+
+
+PAPER = Grammar()
+
+
+def draw(grammar: Grammar, dice: Dice) -> Episode:
+    """One episode: support in random order, and a question that the support determines but does not show."""
+    count = dice.between(grammar.demonstrations)
+    kinds = min(dice.between(grammar.functions), count)
+    names = dice.sample(SYMBOLS, dice.between(grammar.primitives) + kinds)
+    symbols = names[kinds:]
+    colours = dict(zip(symbols, dice.sample(COLOURS, len(symbols)), strict=True))
+    functions = [_function(name, grammar, dice) for name in names[:kinds]]
+    # One call of each function is kept back, so that every function could be asked about.
+    calls = {function: dice.shuffled(list(permutations(symbols, function.arity))) for function in functions}
+    shown = [calls[function].pop() for function in functions]
+    demonstrated = list(zip(functions, shown, strict=True))
+    while len(demonstrated) < count and (free := [f for f in functions if len(calls[f]) > 1]):
+        function = dice.choice(free)
+        demonstrated.append((function, calls[function].pop()))
+    support: list[Item] = [Primitive(symbol, colour) for symbol, colour in colours.items()]
+    support += [Demonstration(Call(args, f.symbol), f.apply(args, colours)) for f, args in demonstrated]
+    if not functions:  # a grammar of primitives alone asks for the colour of one
+        symbol = dice.choice(symbols)
+        return Episode(Call((symbol,)), tuple(dice.shuffled(support)), (colours[symbol],))
+    asked = dice.choice(functions)
+    arguments = calls[asked].pop()
+    return Episode(Call(arguments, asked.symbol), tuple(dice.shuffled(support)), asked.apply(arguments, colours))
+
+
+def _function(symbol: str, grammar: Grammar, dice: Dice) -> Function:
+    arity = dice.choice(grammar.arities)
+    template = tuple(dice.below(arity) for _ in range(dice.between(grammar.length)))
+    return Function(symbol, arity, template)
+
+
+def relabel(episode: Episode, dice: Dice) -> Episode:
+    """The same episode under other names: symbols and colours each permuted."""
+    names = dict(zip(SYMBOLS, dice.shuffled(SYMBOLS), strict=True))
+    names |= dict(zip(COLOURS, dice.shuffled(COLOURS), strict=True))
+
+    def call(old: Call) -> Call:
+        return Call(tuple(names[a] for a in old.arguments), old.function and names[old.function])
+
+    def item(old: Item) -> Item:
+        if isinstance(old, Primitive):
+            return Primitive(names[old.symbol], names[old.colour])
+        return Demonstration(call(old.call), tuple(names[colour] for colour in old.output))
+
+    answer = tuple(names[colour] for colour in episode.answer)
+    return Episode(call(episode.question), tuple(map(item, episode.support)), answer)

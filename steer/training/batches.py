@@ -1,0 +1,71 @@
+"""From a stage of the protocol to padded arrays of token ids, one epoch at a time.
+
+An epoch depends on (seed, epoch number) alone, never on what was drawn before: training can stop after any epoch and
+go on in another process with the same batches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import permutations
+
+from steer.model.batch import Batch, collate
+from steer.task.episode import Call, Episode
+from steer.task.grammar import Dice, draw, relabel
+from steer.task.program import functions, solve
+from steer.task.splits import Splits, draw_outside
+from steer.training.protocol import Questions, Stage
+
+BUCKET = 40  # batches that are sorted by length together: long enough to save padding, short enough to stay random
+
+
+def epoch_batches(stage: Stage, splits: Splits, seed: int, epoch: int) -> list[Batch]:
+    """Every batch of one epoch, bucketed by prompt length, in random order."""
+    dice = Dice(seed, "epoch", epoch)
+    groups = [ask(episode, stage.questions, dice) for episode in visit(stage, splits, dice)]
+    groups = dice.shuffled(groups)
+    batches = []
+    for start in range(0, len(groups), BUCKET * stage.batch):
+        bucket = sorted(groups[start : start + BUCKET * stage.batch], key=lambda group: len(group[0].prompt))
+        chunks = [bucket[i : i + stage.batch] for i in range(0, len(bucket), stage.batch)]
+        batches += [collate([episode for group in chunk for episode in group]) for chunk in chunks]
+    return dice.shuffled(batches)
+
+
+def visit(stage: Stage, splits: Splits, dice: Dice) -> list[Episode]:
+    """The episodes of one epoch as this visit shows them; none of them shares a held-out conjunction."""
+    if stage.episodes == "split":
+        shown = list(splits.train)
+    else:
+        shown = [draw_outside(splits.held_out, lambda: draw(stage.grammar, dice)) for _ in range(stage.episodes)]
+    if stage.relabel:
+        shown = [draw_outside(splits.held_out, lambda e=e: relabel(e, dice)) for e in shown]  # type: ignore[misc]
+    if stage.reshuffle:
+        shown = [replace(episode, support=tuple(dice.shuffled(episode.support))) for episode in shown]
+    return shown
+
+
+def ask(episode: Episode, questions: Questions, dice: Dice) -> list[Episode]:
+    """The episode once for each question asked about it; its own question is the first composition."""
+    calls = [episode.question] if questions.compositions else []
+    if questions.compositions > 1:
+        calls += dice.shuffled(unseen_calls(episode))[: questions.compositions - 1]
+    calls += [Call((p.symbol,)) for p in dice.shuffled(episode.primitives)[: questions.primitives]]
+    calls += [shown.call for shown in dice.shuffled(episode.demonstrations)[: questions.copies]]
+    return [_asking(episode, call) for call in calls]
+
+
+def unseen_calls(episode: Episode) -> list[Call]:
+    """The compositions that the support determines, shows nowhere, and this episode does not ask."""
+    symbols = [primitive.symbol for primitive in episode.primitives]
+    shown = {demonstration.call for demonstration in episode.demonstrations} | {episode.question}
+    known = sorted(functions(episode), key=lambda function: function.symbol)
+    calls = [Call(args, f.symbol) for f in known for args in permutations(symbols, f.arity)]
+    return [call for call in calls if call not in shown]
+
+
+def _asking(episode: Episode, call: Call) -> Episode:
+    if call == episode.question:
+        return episode
+    asked = replace(episode, question=call, answer=())
+    return replace(asked, answer=solve(asked).answer)

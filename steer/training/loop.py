@@ -1,0 +1,192 @@
+"""The training loop: a protocol and a seed in, a checkpoint folder out.
+
+Everything random in a step is seeded by (seed, step), everything random in an epoch by (seed, epoch). So the whole
+state between two epochs is the weights, the optimiser's moments and a few counters, kept in one file that is
+replaced atomically: a run that is killed goes on from its last epoch and ends with the same weights.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch.nn import functional as F
+
+from steer.errors import CheckpointError
+from steer.files import write_atomically
+from steer.model.batch import Batch
+from steer.model.checkpoint import Record, check_tensors, save_checkpoint
+from steer.model.dropout import Source, share_source
+from steer.model.evaluate import score_all
+from steer.model.transformer import Transformer, initialise
+from steer.task.splits import Splits, make_splits
+from steer.task.vocabulary import PAD_ID
+from steer.training.batches import epoch_batches
+from steer.training.protocol import Protocol, Stage
+
+STATE, LOG = "state.safetensors", "log.jsonl"
+MOMENTS = ("exp_avg", "exp_avg_sq", "step")  # what AdamW keeps for each parameter
+
+
+@dataclass
+class Progress:
+    """Where training stands; with the weights and moments it is all that resuming needs."""
+
+    stage: int = 0
+    epoch: int = 0  # within the stage
+    epochs: int = 0  # in all
+    steps: int = 0
+    presentations: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Event:
+    """What the loop tells while it runs, for a progress bar."""
+
+    stage: Stage
+    epoch: int
+    step: int  # within the epoch
+    steps: int
+    loss: float
+    validation: float | None
+
+
+class Trainer:
+    def __init__(self, protocol: Protocol, seed: int, device: str = "cpu") -> None:
+        self.protocol, self.seed, self.device = protocol, seed, device
+        self.splits: Splits = make_splits(protocol.data_seed)
+        model = Transformer(protocol.model)
+        initialise(model, torch.Generator().manual_seed(seed))
+        self.model = model.to(device)
+        self.source: Source = share_source(self.model)
+        settings = protocol.optimiser
+        self.optimiser = torch.optim.AdamW(
+            self.model.parameters(), betas=settings.betas, weight_decay=settings.weight_decay, fused=True
+        )
+        self.progress = Progress()
+        self.history: list[dict[str, Any]] = []
+
+    def run(self, folder: Path, tell: Callable[[Event], None] = lambda event: None) -> None:
+        """Train to the end, leaving state, log and checkpoint in the folder after every epoch."""
+        stages = self.protocol.stages
+        while self.progress.stage < len(stages):
+            entry = self.run_epoch(stages[self.progress.stage], tell)
+            self.history.append(entry)
+            self.save(folder)
+
+    def run_epoch(self, stage: Stage, tell: Callable[[Event], None]) -> dict[str, Any]:
+        started, at = time.perf_counter(), self.progress
+        batches = epoch_batches(stage, self.splits, self.seed, at.epochs)
+        last = self.history[-1]["validation_exact"] if self.history else None
+        loss_sum, exact = 0.0, 0
+        self.model.train()
+        for number, batch in enumerate(batches):
+            done = (at.epoch + number / len(batches)) / stage.epochs
+            rate = learning_rate(stage, done, at.epoch + (number + 1) / len(batches))
+            loss, hits = self.step(batch, rate)
+            loss_sum, exact = loss_sum + loss, exact + hits
+            tell(Event(stage, at.epoch, number + 1, len(batches), loss_sum / (number + 1), last))
+        shown = sum(map(len, batches))
+        at.presentations += shown
+        at.epochs += 1
+        at.seconds += time.perf_counter() - started
+        entry = {
+            "stage": stage.name,
+            "epoch": at.epoch + 1,
+            "steps": at.steps,
+            "presentations": at.presentations,
+            "loss": round(loss_sum / len(batches), 5),
+            "train_exact": round(exact / shown, 4),
+            "validation_exact": round(self.validate(), 4),
+            "seconds": round(at.seconds, 1),
+        }
+        self.advance(stage, exact / shown)
+        return entry
+
+    def step(self, batch: Batch, rate: float) -> tuple[float, int]:
+        """One update; gives the loss and how many sequences were right before it."""
+        self.source.seed(self.seed, self.progress.steps)
+        if self.device != "cpu":
+            torch.manual_seed(hash((self.seed, self.progress.steps)))  # the stock dropout used there
+        prompt, output, target = (
+            torch.from_numpy(a).to(self.device) for a in (batch.prompt, batch.output, batch.target)
+        )
+        logits = self.model(prompt, output)
+        loss = F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=PAD_ID)
+        self.optimiser.zero_grad()
+        loss.backward()
+        if self.protocol.optimiser.clip is not None:
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.protocol.optimiser.clip)
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
+        self.optimiser.step()
+        self.progress.steps += 1
+        right = ((logits.argmax(-1) == target) | (target == PAD_ID)).all(-1).sum()
+        return float(loss), int(right)
+
+    def validate(self) -> float:
+        self.model.eval()
+        return float(score_all(self.model, self.splits.validation).exact.mean())
+
+    def advance(self, stage: Stage, train_exact: float) -> None:
+        self.progress.epoch += 1
+        reached = stage.until is not None and train_exact >= stage.until
+        if reached or self.progress.epoch == stage.epochs:
+            self.progress.stage, self.progress.epoch = self.progress.stage + 1, 0
+
+    def save(self, folder: Path) -> None:
+        write_atomically(folder / STATE, self._state())
+        write_atomically(folder / LOG, "".join(json.dumps(entry) + "\n" for entry in self.history))
+        save_checkpoint(folder, self.model, self.record())
+
+    def record(self) -> Record:
+        return Record(
+            description=self.protocol.description,
+            config=self.protocol.model,
+            seed=self.seed,
+            protocol=self.protocol.model_dump(mode="json"),
+            history=self.history,
+        )
+
+    def _state(self) -> bytes:
+        tensors = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
+        for name, parameter in self.model.named_parameters():
+            for moment in MOMENTS:
+                tensors[f"{moment}.{name}"] = self.optimiser.state[parameter][moment]
+        told = {"seed": self.seed, "protocol": self.protocol.model_dump(mode="json"), "history": self.history}
+        told |= {"progress": vars(self.progress)}
+        return save({n: t.detach().cpu().contiguous() for n, t in tensors.items()}, {"steer": json.dumps(told)})
+
+    def resume(self, folder: Path) -> None:
+        """Take up the state that an earlier run left in the folder; the protocol must be the same."""
+        path = folder / STATE
+        try:
+            with safe_open(path, "pt") as file:
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+                told = json.loads(file.metadata()["steer"])
+        except (OSError, SafetensorError, KeyError, TypeError, json.JSONDecodeError) as error:
+            raise CheckpointError(f"{path}: cannot be resumed from ({error})") from error
+        same = (told["seed"], told["protocol"]) == (self.seed, self.protocol.model_dump(mode="json"))
+        if not same:
+            raise CheckpointError(f"{folder} holds a run of another protocol or seed; give the same, or --overwrite")
+        weights = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
+        check_tensors(weights, self.model.state_dict(), str(path))
+        self.model.load_state_dict(weights)
+        for name, parameter in self.model.named_parameters():
+            self.optimiser.state[parameter] = {m: tensors[f"{m}.{name}"].to(self.device) for m in MOMENTS}
+        self.progress, self.history = Progress(**told["progress"]), told["history"]
+
+
+def learning_rate(stage: Stage, done: float, epochs: float) -> float:
+    """Linear from the stage's first rate to its last, after a linear warm-up of so many epochs."""
+    first, last = stage.lr
+    warm = min(1.0, epochs / stage.warmup) if stage.warmup else 1.0
+    return (first + (last - first) * done) * warm

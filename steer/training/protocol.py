@@ -1,0 +1,71 @@
+"""A training protocol as data: what a preset file may say.
+
+A protocol is a model, an optimiser and a list of stages. A stage says which episodes are shown, what is asked about
+them and how the learning rate moves. Everything a training study varies is a key here, so that a study is a list of
+commands.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from steer.model.config import ModelConfig
+from steer.task.grammar import PAPER, Grammar
+
+Count = Annotated[int, Field(ge=1)]
+Rate = Annotated[float, Field(gt=0, le=1)]
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Questions(Strict):
+    """What is asked about one episode at one visit. The paper's text: one composition. MLC: all of them."""
+
+    compositions: Annotated[int, Field(ge=0, description="unseen calls of the support's functions")] = 1
+    primitives: Annotated[int, Field(ge=0, description="bare symbols (`A` -> its colour)")] = 0
+    copies: Annotated[int, Field(ge=0, description="calls that the support shows (copy its right side)")] = 0
+
+    @model_validator(mode="after")
+    def _ask_something(self) -> Questions:
+        if self.compositions + self.primitives + self.copies == 0:
+            raise ValueError("at least one question must be asked about an episode")
+        return self
+
+
+class Stage(Strict):
+    name: str = "main"
+    epochs: Count = 50
+    episodes: Annotated[
+        Literal["split"] | Count,
+        Field(description="'split': the 10,000 training episodes; a number: so many fresh ones each epoch"),
+    ] = "split"
+    grammar: Annotated[Grammar, Field(description="the ranges of fresh episodes")] = PAPER
+    questions: Questions = Questions()
+    relabel: Annotated[bool, Field(description="rename symbols and colours afresh at each visit")] = False
+    reshuffle: Annotated[bool, Field(description="put the support in another order at each visit")] = False
+    batch: Annotated[int, Field(ge=1, description="episodes in a batch, with all their questions")] = 25
+    warmup: Annotated[float, Field(ge=0, description="epochs of linear warm-up at the stage's start")] = 0.0
+    lr: Annotated[tuple[Rate, Rate], Field(description="learning rate at the stage's start and end")] = (1e-3, 5e-5)
+    until: Annotated[
+        Rate | None, Field(description="end the stage early once an epoch's training exact match reaches this")
+    ] = None
+
+
+class Optimiser(Strict):
+    """AdamW; without weight decay it is Adam."""
+
+    betas: tuple[Rate, Rate] = (0.9, 0.95)
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    clip: Annotated[float | None, Field(gt=0, description="largest gradient norm")] = None
+
+
+class Protocol(Strict):
+    description: str = ""
+    data_seed: Annotated[int, Field(ge=0, description="seed of the 10,000 / 500 / 2,000 episodes")] = 0
+    model: ModelConfig = ModelConfig()
+    optimiser: Optimiser = Optimiser()
+    stages: Annotated[tuple[Stage, ...], Field(min_length=1)] = (Stage(),)
