@@ -86,7 +86,7 @@ class _Reader:
             return self.mapping(node, loc)
         if isinstance(node, yaml.SequenceNode):
             return [self.value(child, (*loc, index)) for index, child in enumerate(node.value)]
-        return self.loader.construct_object(node)  # type: ignore[no-untyped-call]
+        return self.loader.construct_object(node)
 
     def mapping(self, node: yaml.MappingNode, loc: Loc) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -146,7 +146,7 @@ def _put(document: Document, path: list[str], value: Any, change: str) -> None:
             raise ConfigError(f"{change!r}: {'.'.join(path[:depth])} holds a single value, not keys")
         loc = (*loc, key)
         if last:
-            here[key] = value  # type: ignore[index]
+            here[key] = value
             document.places = {k: v for k, v in document.places.items() if k[: len(loc)] != loc}
             document.places[loc] = repr(change)
         elif isinstance(here, dict):

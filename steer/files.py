@@ -20,8 +20,8 @@ def write_atomically(path: Path, content: bytes | str) -> None:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            os.chmod(name, 0o666 & ~_umask())  # mkstemp makes private files; results are for sharing
-            os.replace(name, path)
+            Path(name).chmod(0o666 & ~_umask())  # mkstemp makes private files; results are for sharing
+            Path(name).replace(path)
         except BaseException:
             Path(name).unlink(missing_ok=True)
             raise

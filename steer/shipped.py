@@ -7,6 +7,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parent
 CHECKPOINTS, PRESETS = PACKAGE / "checkpoints", PACKAGE / "presets"
 RECORD = "checkpoint.json"
+DEFAULT = "tiny"  # the checkpoint that commands take when none is named
 
 
 def checkpoint_records() -> list[Path]:

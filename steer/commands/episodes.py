@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from steer.commands.options import JsonOption
 from steer.task.splits import SplitName
+
+if TYPE_CHECKING:
+    from steer.task.episode import Episode
 
 
 def episodes(
@@ -21,31 +24,35 @@ def episodes(
     from json import dumps
 
     from steer.errors import SteerError
-    from steer.task.program import solve
     from steer.task.splits import make_splits
 
     drawn = make_splits(seed)[split]
     if start + n > len(drawn):
         raise SteerError(f"the {split} split has {len(drawn):,} episodes; {start} + {n} goes beyond it")
-    rows = []
-    for number in range(start, start + n):
-        episode, solution = drawn[number], solve(drawn[number])
-        rows.append(
-            {
-                "episode": number,
-                "split": split,
-                "prompt": str(episode),
-                "answer": list(episode.answer),
-                "symbol_to_colour": dict(solution.symbol_to_colour),
-                "index_in_question": dict(solution.index_in_question),
-                "relative_index_on_lhs": list(solution.relative_index),
-            }
-        )
-    if json:
-        typer.echo(dumps(rows, indent=1))
-        return
-    for row in rows:
-        typer.echo(f"{split} {row['episode']}: {row['prompt']}")
-        typer.echo(f"  answer                 {' '.join(row['answer'])}")
-        typer.echo(f"  index-in-question      {' '.join(f'{s}={i}' for s, i in row['index_in_question'].items())}")
-        typer.echo(f"  relative-index-on-LHS  {' '.join(map(str, row['relative_index_on_lhs']))}\n")
+    rows = [_row(number, split, drawn[number]) for number in range(start, start + n)]
+    typer.echo(dumps(rows, indent=1) if json else "\n\n".join(map(_text, rows)))
+
+
+def _row(number: int, split: str, episode: Episode) -> dict[str, Any]:
+    from steer.task.program import solve
+
+    solution = solve(episode)
+    return {
+        "episode": number,
+        "split": split,
+        "prompt": str(episode),
+        "answer": list(episode.answer),
+        "symbol_to_colour": dict(solution.symbol_to_colour),
+        "index_in_question": dict(solution.index_in_question),
+        "relative_index_on_lhs": list(solution.relative_index),
+    }
+
+
+def _text(row: dict[str, Any]) -> str:
+    indices = " ".join(f"{symbol}={index}" for symbol, index in row["index_in_question"].items())
+    return (
+        f"{row['split']} {row['episode']}: {row['prompt']}\n"
+        f"  answer                 {' '.join(row['answer'])}\n"
+        f"  index-in-question      {indices}\n"
+        f"  relative-index-on-LHS  {' '.join(map(str, row['relative_index_on_lhs']))}"
+    )

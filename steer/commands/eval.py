@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from steer.commands.options import CheckpointOption, DeviceOption, JsonOption, OutOption, QuietOption
+from steer.shipped import DEFAULT
 from steer.task.splits import SplitName
 
 
 def evaluate(
-    checkpoint: CheckpointOption = "default",
+    checkpoint: CheckpointOption = DEFAULT,
     split: Annotated[SplitName, typer.Option(help="Which of the fixed sets.")] = "test",
     out: OutOption = None,
     device: DeviceOption = "cpu",
@@ -49,7 +50,7 @@ def evaluate(
     typer.echo(f"\npicture: {picture}")
 
 
-def _table(report: dict) -> str:
+def _table(report: dict[str, Any]) -> str:
     lines = [f"{'':22}{'episodes':>9}{'exact match':>13}   95 % interval"]
     for row in report["groups"]:
         low, high = row["interval"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import typer
 
 from steer.commands.options import JsonOption
@@ -27,7 +29,7 @@ def ls(json: JsonOption = False) -> None:
             typer.echo(f"  {row['name']:20} {_line(row)}")
 
 
-def _checkpoint(name: str, record: dict) -> dict:
+def _checkpoint(name: str, record: dict[str, Any]) -> dict[str, Any]:
     config, accuracy = record["config"], record["accuracy"] or {}
     return {
         "name": name,
@@ -40,7 +42,7 @@ def _checkpoint(name: str, record: dict) -> dict:
     }
 
 
-def _line(row: dict) -> str:
+def _line(row: dict[str, Any]) -> str:
     if "layers" not in row:
         return str(row["description"])
     size = f"{row['layers'][0]}+{row['layers'][1]} layers, {row['heads']} heads, d_model {row['d_model']}"

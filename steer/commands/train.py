@@ -53,8 +53,18 @@ def train(
         trainer.resume(out)
     make_folder(out)
     _run(trainer, out, quiet)
-    last = trainer.history[-1]
-    typer.echo(f"{out}: {last['presentations']:,} presentations, validation exact match {last['validation_exact']:.1%}")
+    exact = _evaluate(trainer, out)
+    typer.echo(f"{out}: {trainer.progress.presentations:,} presentations, held-out exact match {exact:.1%}")
+
+
+def _evaluate(trainer: Trainer, out: Path) -> float:
+    """Measure the finished model on the held-out episodes and write that into its record."""
+    from steer.measure.accuracy import accuracy
+    from steer.model.checkpoint import save_checkpoint
+
+    result = accuracy(trainer.model.eval(), trainer.splits.test)
+    save_checkpoint(out, trainer.model, trainer.record().model_copy(update={"accuracy": result}))
+    return float(result["exact_match"])
 
 
 def _run(trainer: Trainer, out: Path, quiet: bool) -> None:

@@ -53,7 +53,7 @@ class Attention(nn.Module):
         return self.out(self.W_O(z.flatten(2)))  # B T D
 
     def split(self, x: Tensor) -> Tensor:
-        return x.unflatten(-1, (self.heads, -1))
+        return x.view(*x.shape[:-1], self.heads, -1)
 
 
 class MLP(nn.Module):
@@ -102,6 +102,8 @@ class DecoderLayer(nn.Module):
 class Embedding(nn.Module):
     """Token and position embeddings, each a site of its own; the stream starts as their sum."""
 
+    positions: Tensor
+
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.table = nn.Embedding(config.vocabulary, config.d_model)
@@ -116,8 +118,6 @@ class Embedding(nn.Module):
 
 
 class Transformer(nn.Module):
-    positions: Tensor
-
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config

@@ -11,7 +11,9 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
-from typing import TypeVar
+from typing import ClassVar, TypeVar
+
+from pydantic import ConfigDict
 
 from steer.task.episode import Call, Demonstration, Episode, Function, Item, Primitive
 from steer.task.vocabulary import COLOURS, SYMBOLS
@@ -56,6 +58,25 @@ class Grammar:
     demonstrations: Range = (2, 4)  # the paper's "function assignments"
     arities: tuple[int, ...] = (1, 2)
     length: Range = (1, 5)
+    listed: Range = (1, 1)  # primitives that the question lists when the episode has no functions (a curriculum)
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    def __post_init__(self) -> None:
+        ranges = {name: ends for name, ends in vars(self).items() if name != "arities"}
+        faults = [f"{name} must go from small to large" for name, (low, high) in ranges.items() if not 0 <= low <= high]
+        if not self.arities or not set(self.arities) <= {1, 2}:
+            faults.append("arities must be 1, 2 or both")
+        elif self.primitives[0] < max(self.arities):
+            faults.append("primitives must allow two different arguments")
+        if self.primitives[1] > len(COLOURS):
+            faults.append(f"primitives must be at most {len(COLOURS)}, one for each colour")
+        if self.primitives[1] + min(self.functions[1], self.demonstrations[1]) > len(SYMBOLS):
+            faults.append(f"primitives and functions together need more than {len(SYMBOLS)} symbols")
+        if self.length[0] < 1:
+            faults.append("length must be at least 1")
+        if faults:
+            raise ValueError("; ".join(faults))
 
 
 PAPER = Grammar()
@@ -78,9 +99,9 @@ def draw(grammar: Grammar, dice: Dice) -> Episode:
         demonstrated.append((function, calls[function].pop()))
     support: list[Item] = [Primitive(symbol, colour) for symbol, colour in colours.items()]
     support += [Demonstration(Call(args, f.symbol), f.apply(args, colours)) for f, args in demonstrated]
-    if not functions:  # a grammar of primitives alone asks for the colour of one
-        symbol = dice.choice(symbols)
-        return Episode(Call((symbol,)), tuple(dice.shuffled(support)), (colours[symbol],))
+    if not functions:  # a grammar of primitives alone asks for the colours of one or more
+        listed = tuple(dice.sample(symbols, min(dice.between(grammar.listed), len(symbols))))
+        return Episode(Call(listed), tuple(dice.shuffled(support)), tuple(colours[symbol] for symbol in listed))
     asked = dice.choice(functions)
     arguments = calls[asked].pop()
     return Episode(Call(arguments, asked.symbol), tuple(dice.shuffled(support)), asked.apply(arguments, colours))

@@ -46,8 +46,8 @@ def solve(episode: Episode) -> Solution:
     colour_to_symbol = {p.colour: p.symbol for p in episode.primitives}
     _check(episode, symbol_to_colour)
     question = index_of(episode.question)
-    if episode.question.function is None:  # a bare primitive: the answer is its own colour
-        relative: tuple[int, ...] = (1,)
+    if episode.question.function is None:  # bare primitives: their colours, one after the other
+        relative: tuple[int, ...] = tuple(range(1, len(episode.question.arguments) + 1))
     else:
         shown = _matching(episode)[0]
         relative = relative_indices(shown, colour_to_symbol)

@@ -122,7 +122,7 @@ class Trainer:
         logits = self.model(prompt, output)
         loss = F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=PAD_ID)
         self.optimiser.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         if self.protocol.optimiser.clip is not None:
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.protocol.optimiser.clip)
         for group in self.optimiser.param_groups:
@@ -130,7 +130,7 @@ class Trainer:
         self.optimiser.step()
         self.progress.steps += 1
         right = ((logits.argmax(-1) == target) | (target == PAD_ID)).all(-1).sum()
-        return float(loss), int(right)
+        return loss.item(), int(right)
 
     def validate(self) -> float:
         self.model.eval()

@@ -68,4 +68,10 @@ class Protocol(Strict):
     data_seed: Annotated[int, Field(ge=0, description="seed of the 10,000 / 500 / 2,000 episodes")] = 0
     model: ModelConfig = ModelConfig()
     optimiser: Optimiser = Optimiser()
-    stages: Annotated[tuple[Stage, ...], Field(min_length=1)] = (Stage(),)
+    stages: tuple[Stage, ...] = (Stage(),)
+
+    @model_validator(mode="after")
+    def _do_something(self) -> Protocol:
+        if not self.stages:
+            raise ValueError("stages: at least one is needed")
+        return self

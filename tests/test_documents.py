@@ -1,0 +1,132 @@
+"""YAML files and their faults: N faults give N messages, each with its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from steer.documents import MAX_BYTES, check, keys_at, override, parse, read
+from steer.errors import ConfigError
+from steer.shipped import preset_files
+from steer.training.protocol import Protocol
+
+GOOD = """\
+model: {heads: 4, position_scale: 2.0}
+optimiser:
+  weight_decay: 0.01
+stages:
+  - name: one
+    epochs: 3
+    grammar: {primitives: [2, 3]}
+    lr: [1e-3, 5e-5]
+"""
+
+
+def faults(text: str) -> tuple[str, ...]:
+    with pytest.raises(ConfigError) as caught:
+        check(parse(text, "f.yaml"), Protocol)
+    return caught.value.faults
+
+
+def test_a_good_file_is_read():
+    protocol = check(parse(GOOD, "f.yaml"), Protocol)
+    assert protocol.model.heads == 4
+    assert protocol.stages[0].grammar.primitives == (2, 3)
+    assert protocol.stages[0].lr == (1e-3, 5e-5)
+
+
+def test_every_fault_is_reported_with_its_place():
+    text = (
+        GOOD.replace("heads: 4", "heds: 4").replace("epochs: 3", "epochs: -3").replace("weight_decay", "weight_dekay")
+    )
+    found = faults(text)
+    assert len(found) == 3
+    assert any(f.startswith("f.yaml:1:15: unknown key 'model.heds'; did you mean 'heads'") for f in found), found
+    assert any(f.startswith("f.yaml:3:17: unknown key 'optimiser.weight_dekay'; did you mean") for f in found), found
+    assert any(f.startswith("f.yaml:6:13: stages.0.epochs: ") and "(found -3)" in f for f in found), found
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("model: [", "f.yaml:1:9: not valid YAML"),
+        ("model: {}\nmodel: {}", "f.yaml:2:1: the key 'model' stands here twice"),
+        ("? [a]\n: 1", "f.yaml:1:3: a key must be a plain word"),
+        ("!!python/object/apply:os.system ['true']", "not valid YAML|dictionary"),
+        ("- 1", "valid dictionary"),
+        ("a: 1\n---\nb: 2", "not valid YAML"),
+        ("model: {position_scale: .nan}", "model.position_scale"),
+        ("model: {position_scale: .inf}", "model.position_scale"),
+        ("model: {d_model: 127}", "multiple of 2"),
+        ("stages: []", "stages"),
+        ("stages: [{questions: {compositions: 0}}]", "at least one question"),
+        ("stages: [{grammar: {primitives: [4, 2]}}]", "primitives must go from small to large"),
+        ("stages: [{grammar: {primitivs: [2, 4]}}]", "did you mean 'primitives'"),
+        ("stages: [{episodes: often}]", "stages.0.episodes"),
+    ],
+)
+def test_bad_files_are_answered(text: str, says: str):
+    import re
+
+    assert re.search(says, "\n".join(faults(text)))
+
+
+def test_an_anchor_bomb_is_stopped():
+    lines = ["a: &a [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"{b}: &{b} [{', '.join(['*' + a] * 9)}]" for a, b in zip("abcdefgh", "bcdefghi", strict=True)]
+    assert "anchors that multiply" in faults("\n".join(lines))[0]
+
+
+def test_an_anchor_that_holds_itself_is_stopped():
+    assert faults("a: &a [*a]")
+
+
+def test_a_huge_file_is_not_read(tmp_path: Path):
+    path = tmp_path / "huge.yaml"
+    path.write_bytes(b"a" * (MAX_BYTES + 1))
+    with pytest.raises(ConfigError, match="larger than"):
+        read(path)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read(tmp_path / "missing.yaml")
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read(path)
+
+
+def test_overrides_reach_any_value():
+    changes = ["stages.0.epochs=9", "model.dropout=0", "stages.0.lr=[0.01, 0.001]", "description=mine: a run"]
+    protocol = check(override(parse(GOOD, "f.yaml"), changes[:3]), Protocol)
+    assert (protocol.stages[0].epochs, protocol.model.dropout, protocol.stages[0].lr) == (9, 0.0, (0.01, 0.001))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ("epochs", "not of the form key=value"),
+        ("stages.1.epochs=3", "has entries 0 to 0"),
+        ("stages.0.name.x=3", "holds a single value"),
+        ("stages.0.epoch=3", "did you mean 'epochs'"),
+        ("stages.0.epochs=none", "valid integer"),
+        ("model.heads=[", "not valid YAML"),
+    ],
+)
+def test_bad_overrides_are_answered(change: str, says: str):
+    with pytest.raises(ConfigError, match=says) as caught:
+        check(override(parse(GOOD, "f.yaml"), [change]), Protocol)
+    assert change in str(caught.value)
+
+
+def test_keys_are_found_through_lists_and_dataclasses():
+    assert "primitives" in keys_at(Protocol, ("stages", 0, "grammar"))
+    assert "betas" in keys_at(Protocol, ("optimiser",))
+
+
+@pytest.mark.parametrize("path", preset_files(), ids=lambda path: path.stem)
+def test_every_shipped_preset_is_valid_and_says_what_it_is(path: Path):
+    assert check(read(path), Protocol).description
+    assert "steer train" in path.read_text().split("description:")[0]
+
+
+def test_presets_are_shipped():
+    assert len(preset_files()) >= 2

@@ -1,0 +1,168 @@
+"""The trainer: exact resume, honest batches, and nothing held out ever shown."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steer.errors import CheckpointError
+from steer.model.checkpoint import load_checkpoint
+from steer.task.grammar import Dice, Grammar, relabel
+from steer.task.program import solve
+from steer.task.splits import Splits, conjunction, make_splits
+from steer.task.vocabulary import PAD_ID, decode
+from steer.training.batches import ask, epoch_batches, unseen_calls, visit
+from steer.training.loop import LOG, STATE, Event, Trainer, learning_rate
+from steer.training.protocol import Protocol, Questions, Stage
+
+SPLITS = make_splits(0)
+
+
+class Killed(Exception):
+    pass
+
+
+def killer(after: int):
+    """Ends training in the middle of an epoch, as a signal would."""
+    seen = 0
+
+    def tell(event: Event) -> None:
+        nonlocal seen
+        seen += 1
+        if seen == after:
+            raise Killed
+
+    return tell
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_checkpoint(str(folder)).model.state_dict()
+
+
+@pytest.mark.parametrize("after", [1, 5, 9, 13])
+def test_a_killed_run_ends_with_the_same_weights(tiny_protocol: Protocol, tmp_path: Path, after: int):
+    Trainer(tiny_protocol, seed=5).run(tmp_path / "whole")
+    with pytest.raises(Killed):
+        Trainer(tiny_protocol, seed=5).run(tmp_path / "cut", killer(after))
+    again = Trainer(tiny_protocol, seed=5)
+    if (tmp_path / "cut" / STATE).exists():
+        again.resume(tmp_path / "cut")
+    again.run(tmp_path / "cut")
+    whole, cut = weights(tmp_path / "whole"), weights(tmp_path / "cut")
+    assert all(torch.equal(whole[name], cut[name]) for name in whole)
+    logs = [[json.loads(line) for line in (tmp_path / f / LOG).read_text().splitlines()] for f in ("whole", "cut")]
+    for entry in (*logs[0], *logs[1]):
+        del entry["seconds"]
+    assert logs[0] == logs[1]
+
+
+def test_another_seed_gives_other_weights(tiny_protocol: Protocol, tmp_path: Path):
+    for seed in (1, 2):
+        Trainer(tiny_protocol, seed).run(tmp_path / str(seed))
+    assert not torch.equal(weights(tmp_path / "1")["unembed.weight"], weights(tmp_path / "2")["unembed.weight"])
+
+
+def test_a_run_of_another_protocol_is_not_resumed(tiny_protocol: Protocol, tmp_path: Path):
+    Trainer(tiny_protocol, seed=1).run(tmp_path)
+    with pytest.raises(CheckpointError, match="another protocol or seed"):
+        Trainer(tiny_protocol, seed=2).resume(tmp_path)
+    (tmp_path / STATE).write_bytes(b"broken")
+    with pytest.raises(CheckpointError, match="cannot be resumed"):
+        Trainer(tiny_protocol, seed=1).resume(tmp_path)
+
+
+def test_it_learns(tmp_path: Path):
+    """Primitive look-up with two primitives on a small model: far above chance within seconds."""
+    stage = Stage(epochs=4, episodes=2_000, batch=50, lr=(3e-3, 1e-3), grammar=Grammar((2, 2), (1, 1), (0, 0)))
+    small = {"d_model": 32, "heads": 4, "d_head": 8, "d_ff": 64, "dropout": 0.0}
+    trainer = Trainer(Protocol.model_validate({"model": small, "stages": [stage]}), seed=0)
+    losses = [trainer.run_epoch(stage, lambda event: None)["loss"] for _ in range(4)]
+    assert losses[-1] < 0.6 * losses[0]
+
+
+STAGES = [
+    Stage(),
+    Stage(relabel=True),
+    Stage(episodes=3_000),
+    Stage(episodes=3_000, relabel=True, reshuffle=True),
+    Stage(episodes=3_000, grammar=Grammar((2, 3), (1, 1), (1, 2))),
+]
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_nothing_held_out_is_ever_shown(stage: Stage):
+    shown = {conjunction(episode) for episode in visit(stage, SPLITS, Dice(1))}
+    assert len(shown) > 2_000
+    assert not shown & SPLITS.held_out
+
+
+@pytest.mark.parametrize("stage", [Stage(relabel=True), Stage(episodes=50)])
+def test_a_held_out_draw_is_drawn_again(stage: Stage):
+    """The check above might pass by luck; here half of all that would be drawn is held out."""
+    first = [conjunction(episode) for episode in visit(stage, SPLITS, Dice(1))]
+    small = Splits(SPLITS.train, (), (), frozenset(first[::2]))
+    shown = {conjunction(episode) for episode in visit(stage, small, Dice(1))}
+    assert not shown & small.held_out
+
+
+@given(st.integers(0, 2_000))
+def test_every_question_asked_has_its_answer(number: int):
+    episode = SPLITS.train[number]
+    asked = ask(episode, Questions(compositions=5, primitives=9, copies=9), Dice(number))
+    assert asked[0] == episode
+    assert all(solve(one).answer == one.answer for one in asked)
+    assert len({one.question for one in asked}) == len(asked)
+    kinds = [one.question in {shown.call for shown in episode.demonstrations} for one in asked]
+    assert sum(kinds) == len(episode.demonstrations)
+    assert sum(one.question.function is None for one in asked) == len(episode.primitives)
+    assert episode.question not in unseen_calls(episode)
+
+
+def test_an_epoch_is_every_episode_once():
+    stage = Stage(relabel=True, reshuffle=True)
+    batches = epoch_batches(stage, SPLITS, 7, 3)
+    assert sum(map(len, batches)) == len(SPLITS.train)
+    assert max(map(len, batches)) == stage.batch
+    again = epoch_batches(stage, SPLITS, 7, 3)
+    assert all((a.prompt == b.prompt).all() for a, b in zip(batches, again, strict=True))
+    other = epoch_batches(stage, SPLITS, 7, 4)
+    assert any(
+        a.prompt.shape != b.prompt.shape or (a.prompt != b.prompt).any() for a, b in zip(batches, other, strict=True)
+    )
+
+
+def test_buckets_save_padding():
+    def padding(batches) -> float:
+        return sum((b.prompt == PAD_ID).sum() for b in batches) / sum(b.prompt.size for b in batches)
+
+    assert padding(epoch_batches(Stage(), SPLITS, 0, 0)) < 0.05
+
+
+def test_what_is_collated_is_what_was_drawn():
+    stage = Stage(episodes=30)
+    shown = {str(episode): episode.answer for episode in visit(stage, SPLITS, Dice(9, "epoch", 0))}
+    for batch in epoch_batches(stage, SPLITS, 9, 0):
+        for prompt, output, target in zip(batch.prompt, batch.output, batch.target, strict=True):
+            text = " ".join(decode([i for i in prompt.tolist() if i != PAD_ID])[:-1])
+            answer = decode([i for i in target.tolist() if i != PAD_ID])
+            assert shown[text] == answer[:-1]
+            assert answer[-1] == "EOS"
+            assert decode(output.tolist())[0] == "SOS"
+            assert output.tolist()[1 : len(answer)] == target.tolist()[: len(answer) - 1]
+
+
+def test_relabelling_moves_every_name_sometimes():
+    names = {relabel(SPLITS.train[0], Dice(seed)).question.tokens for seed in range(20)}
+    assert len(names) > 10
+
+
+def test_the_learning_rate_warms_up_and_decays():
+    stage = Stage(epochs=50, warmup=1, lr=(1e-3, 5e-5))
+    assert learning_rate(stage, 0.0, 0.5) == pytest.approx(5e-4)
+    assert learning_rate(stage, 0.5, 25) == pytest.approx((1e-3 + 5e-5) / 2)
+    assert learning_rate(stage, 1.0, 50) == pytest.approx(5e-5)
