@@ -25,7 +25,7 @@ torch.set_num_threads(2)
 
 TINY = ModelConfig(encoder_layers=1, decoder_layers=1, heads=2, d_model=16, d_head=8, d_ff=32)
 TINY_STAGES = (
-    Stage(name="first", epochs=2, episodes=40, grammar=Grammar(demonstrations=(1, 2), functions=(1, 1)), batch=10),
+    Stage(name="first", epochs=2, episodes=40, grammars=(Grammar(demonstrations=(1, 2), functions=(1, 1)),), batch=10),
     Stage(name="second", epochs=2, episodes=30, batch=10, relabel=True, reshuffle=True),
 )
 

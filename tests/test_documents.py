@@ -18,7 +18,7 @@ optimiser:
 stages:
   - name: one
     epochs: 3
-    grammar: {primitives: [2, 3]}
+    grammars: [{primitives: [2, 3]}]
     lr: [1e-3, 5e-5]
 """
 
@@ -32,7 +32,7 @@ def faults(text: str) -> tuple[str, ...]:
 def test_a_good_file_is_read():
     protocol = check(parse(GOOD, "f.yaml"), Protocol)
     assert protocol.model.heads == 4
-    assert protocol.stages[0].grammar.primitives == (2, 3)
+    assert protocol.stages[0].grammars[0].primitives == (2, 3)
     assert protocol.stages[0].lr == (1e-3, 5e-5)
 
 
@@ -61,8 +61,9 @@ def test_every_fault_is_reported_with_its_place():
         ("model: {d_model: 127}", "multiple of 2"),
         ("stages: []", "stages"),
         ("stages: [{questions: {compositions: 0}}]", "at least one question"),
-        ("stages: [{grammar: {primitives: [4, 2]}}]", "primitives must go from small to large"),
-        ("stages: [{grammar: {primitivs: [2, 4]}}]", "did you mean 'primitives'"),
+        ("stages: [{grammars: [{primitives: [4, 2]}]}]", "primitives must go from small to large"),
+        ("stages: [{grammars: [{primitivs: [2, 4]}]}]", "did you mean 'primitives'"),
+        ("stages: [{grammars: []}]", "at least one grammar"),
         ("stages: [{episodes: often}]", "stages.0.episodes"),
     ],
 )
@@ -118,7 +119,7 @@ def test_bad_overrides_are_answered(change: str, says: str):
 
 
 def test_keys_are_found_through_lists_and_dataclasses():
-    assert "primitives" in keys_at(Protocol, ("stages", 0, "grammar"))
+    assert "primitives" in keys_at(Protocol, ("stages", 0, "grammars", 0))
     assert "betas" in keys_at(Protocol, ("optimiser",))
 
 

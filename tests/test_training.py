@@ -78,7 +78,7 @@ def test_a_run_of_another_protocol_is_not_resumed(tiny_protocol: Protocol, tmp_p
 
 def test_it_learns(tmp_path: Path):
     """Primitive look-up with two primitives on a small model: far above chance within seconds."""
-    stage = Stage(epochs=4, episodes=2_000, batch=50, lr=(3e-3, 1e-3), grammar=Grammar((2, 2), (1, 1), (0, 0)))
+    stage = Stage(epochs=4, episodes=2_000, batch=50, lr=(3e-3, 1e-3), grammars=(Grammar((2, 2), (1, 1), (0, 0)),))
     small = {"d_model": 32, "heads": 4, "d_head": 8, "d_ff": 64, "dropout": 0.0}
     trainer = Trainer(Protocol.model_validate({"model": small, "stages": [stage]}), seed=0)
     losses = [trainer.run_epoch(stage, lambda event: None)["loss"] for _ in range(4)]
@@ -90,7 +90,7 @@ STAGES = [
     Stage(relabel=True),
     Stage(episodes=3_000),
     Stage(episodes=3_000, relabel=True, reshuffle=True),
-    Stage(episodes=3_000, grammar=Grammar((2, 3), (1, 1), (1, 2))),
+    Stage(episodes=3_000, grammars=(Grammar((2, 3), (1, 1), (1, 2)),)),
 ]
 
 

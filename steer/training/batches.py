@@ -37,7 +37,10 @@ def visit(stage: Stage, splits: Splits, dice: Dice) -> list[Episode]:
     if stage.episodes == "split":
         shown = list(splits.train)
     else:
-        shown = [draw_outside(splits.held_out, lambda: draw(stage.grammar, dice)) for _ in range(stage.episodes)]
+        shown = [
+            draw_outside(splits.held_out, lambda: draw(dice.choice(stage.grammars), dice))
+            for _ in range(stage.episodes)
+        ]
     if stage.relabel:
         shown = [draw_outside(splits.held_out, lambda e=e: relabel(e, dice)) for e in shown]  # type: ignore[misc]
     if stage.reshuffle:

@@ -43,7 +43,9 @@ class Stage(Strict):
         Literal["split"] | Count,
         Field(description="'split': the 10,000 training episodes; a number: so many fresh ones each epoch"),
     ] = "split"
-    grammar: Annotated[Grammar, Field(description="the ranges of fresh episodes")] = PAPER
+    grammars: Annotated[
+        tuple[Grammar, ...], Field(description="ranges of fresh episodes; each is drawn from one at random")
+    ] = (PAPER,)
     questions: Questions = Questions()
     relabel: Annotated[bool, Field(description="rename symbols and colours afresh at each visit")] = False
     reshuffle: Annotated[bool, Field(description="put the support in another order at each visit")] = False
@@ -53,6 +55,12 @@ class Stage(Strict):
     until: Annotated[
         Rate | None, Field(description="end the stage early once an epoch's training exact match reaches this")
     ] = None
+
+    @model_validator(mode="after")
+    def _draw_from_something(self) -> Stage:
+        if not self.grammars:
+            raise ValueError("grammars: at least one grammar is needed")
+        return self
 
 
 class Optimiser(Strict):
