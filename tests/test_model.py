@@ -40,10 +40,10 @@ def stock(model: Transformer) -> nn.Transformer:
     )  # fmt: skip
     for ours, layer in zip([*model.enc, *model.dec], [*theirs.encoder.layers, *theirs.decoder.layers], strict=True):
         copy_attention(ours.self_attn, layer.self_attn)
-        norms = [ours.ln_self, ours.ln_mlp]
-        if hasattr(ours, "cross_attn"):
+        norms = [ours.self_attn.ln, ours.mlp.ln]
+        if "cross_attn" in ours:
             copy_attention(ours.cross_attn, layer.multihead_attn)
-            norms = [ours.ln_self, ours.ln_cross, ours.ln_mlp]
+            norms = [ours.self_attn.ln, ours.cross_attn.ln, ours.mlp.ln]
         for number, norm in enumerate(norms, start=1):
             getattr(layer, f"norm{number}").load_state_dict(norm.state_dict())
         layer.linear1.load_state_dict(ours.mlp.W_in.state_dict())
@@ -125,7 +125,7 @@ def test_streams_are_sums_of_what_was_written(paper_model: Transformer):
         for layer in range(layers):
             kinds = ("self_attn", "mlp") if stack == "enc" else ("self_attn", "cross_attn", "mlp")
             parts += [seen[f"{stack}.{layer}.{kind}.out"] for kind in kinds]
-            torch.testing.assert_close(sum(parts), seen[f"{stack}.{layer}.post"], rtol=0, atol=1e-10)
+            torch.testing.assert_close(sum(parts), seen[f"{stack}.{layer}.mlp.post"], rtol=0, atol=1e-10)
 
 
 def test_sinusoids_are_the_standard_ones():

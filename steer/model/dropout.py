@@ -33,8 +33,11 @@ class Dropout(nn.Module):
 
     def __init__(self, rate: float) -> None:
         super().__init__()
-        self.kept = round(256 * (1 - rate))  # of 256
         self.source = Source()
+        self.set_rate(rate)
+
+    def set_rate(self, rate: float) -> None:
+        self.kept = round(256 * (1 - rate))  # of 256
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.kept == 256:
@@ -46,10 +49,13 @@ class Dropout(nn.Module):
         return x * mask.mul_(256 / self.kept)
 
 
+def dropouts(model: nn.Module) -> list[Dropout]:
+    return [module for module in model.modules() if isinstance(module, Dropout)]
+
+
 def share_source(model: nn.Module) -> Source:
     """Let all dropout modules of a model draw from one source, and give that source."""
     source = Source()
-    for module in model.modules():
-        if isinstance(module, Dropout):
-            module.source = source
+    for module in dropouts(model):
+        module.source = source
     return source

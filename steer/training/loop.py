@@ -23,7 +23,7 @@ from steer.errors import CheckpointError
 from steer.files import write_atomically
 from steer.model.batch import Batch
 from steer.model.checkpoint import Record, check_tensors, save_checkpoint
-from steer.model.dropout import Source, share_source
+from steer.model.dropout import Source, dropouts, share_source
 from steer.model.evaluate import score_all
 from steer.model.transformer import Transformer, initialise
 from steer.task.splits import Splits, make_splits
@@ -88,6 +88,8 @@ class Trainer:
         last = self.history[-1]["validation_exact"] if self.history else None
         loss_sum, exact = 0.0, 0
         self.model.train()
+        for module in dropouts(self.model):
+            module.set_rate(self.protocol.model.dropout if stage.dropout is None else stage.dropout)
         for number, batch in enumerate(batches):
             done = (at.epoch + number / len(batches)) / stage.epochs
             rate = learning_rate(stage, done, at.epoch + (number + 1) / len(batches))

@@ -52,6 +52,7 @@ class Stage(Strict):
     batch: Annotated[int, Field(ge=1, description="episodes in a batch, with all their questions")] = 25
     warmup: Annotated[float, Field(ge=0, description="epochs of linear warm-up at the stage's start")] = 0.0
     lr: Annotated[tuple[Rate, Rate], Field(description="learning rate at the stage's start and end")] = (1e-3, 5e-5)
+    dropout: Annotated[float | None, Field(ge=0, le=0.9, description="the model's own rate unless given")] = None
     until: Annotated[
         Rate | None, Field(description="end the stage early once an epoch's training exact match reaches this")
     ] = None

@@ -1,0 +1,1 @@
+"""The engine runs plans. The only room that imports nnsight (`tracing`)."""

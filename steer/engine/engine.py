@@ -1,0 +1,218 @@
+"""Runs a plan over many episodes, batch by batch.
+
+The clean run comes first and leaves behind what the plan's runs start from and draw on; with mean ablation its
+sums over all batches give the reference. Then every batch goes through the plan's runs. What the clean run leaves is
+kept between the two passes while it fits into the budget, and computed again when it does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from steer.engine.reference import Means, Reference
+from steer.engine.tracing import Change, Tracer
+from steer.engine.values import Bench
+from steer.errors import SteerError
+from steer.model.batch import collate
+from steer.model.checkpoint import Checkpoint
+from steer.model.evaluate import LONGEST
+from steer.model.transformer import State
+from steer.names import Shape
+from steer.plan import Ablated, Plan, Put, Rebuild, Recorded, Run, hook_order, start_paths, writer_path
+from steer.recipe import Ablation
+from steer.task.episode import Episode
+from steer.task.vocabulary import EOS_ID, PAD_ID, SOS_ID
+
+BATCH = 250
+BUDGET = 1 << 30  # bytes of clean activations kept in memory
+Values = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One batch: which episodes of the caller's list it holds, and their tokens."""
+
+    number: int
+    rows: list[int]
+    prompt: Tensor  # B S
+    output: Tensor  # B T
+
+    def state(self) -> State:
+        return State(self.prompt, self.output)
+
+    def real(self, path: str) -> Tensor:
+        return (self.prompt if path.startswith(("enc", "memory")) else self.output) != PAD_ID
+
+
+class Engine:
+    """A checkpoint ready to run plans."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self.model = checkpoint.model
+        config = self.model.config
+        self.shape = Shape(config.encoder_layers, config.decoder_layers, config.heads)
+        self.order = hook_order(self.shape)
+        self.step_of = {site.path: site.step for site in self.shape.sites}
+        self.tracer = Tracer(self.model)
+        self.device = self.model.unembed.weight.device
+
+    def parts(self, episodes: Sequence[Episode], batch: int = BATCH) -> list[Part]:
+        """Episodes of like length together, so that little is padded."""
+        by_length = sorted(range(len(episodes)), key=lambda row: len(episodes[row].prompt))
+        parts = []
+        for number, start in enumerate(range(0, len(by_length), batch)):
+            rows = by_length[start : start + batch]
+            tokens = collate([episodes[row] for row in rows])
+            prompt, output = (torch.from_numpy(a).to(self.device) for a in (tokens.prompt, tokens.output))
+            parts.append(Part(number, rows, prompt, output))
+        return parts
+
+    def clean(self, part: Part, paths: Iterable[str]) -> Values:
+        """One forward pass without edits, as far as the last hook that is wanted."""
+        wanted = self.sort(paths)
+        last = max((self.shape.steps.index(self.step_of[path]) for path in wanted), default=0)
+        stop = self.shape.steps[last + 1] if last + 1 < len(self.shape.steps) else None
+        return self.tracer.run(part.state(), "enc.embed", stop, {}, wanted, self.order)
+
+    def sort(self, paths: Iterable[str]) -> list[str]:
+        chosen = set(paths)
+        return [path for path in self.order if path in chosen]
+
+    def means(self, paths: Iterable[str], parts: Sequence[Part]) -> Means:
+        """The mean of each hook over these episodes."""
+        wanted, means = self.sort(paths), Means(self.model.config.max_length)
+        for part in parts:
+            means.add(self.clean(part, wanted), {path: part.real(path) for path in wanted})
+        return means
+
+    def run(self, run: Run, bench: Bench) -> Values:
+        """One run of a plan; what it reads is kept on the bench for the runs that come after it."""
+        state = State(bench.state.prompt, bench.state.output)
+        for name, path in start_paths(self.shape, run).items():
+            setattr(state, name, bench.clean[path])
+        changes: dict[str, list[Change]] = {}
+        for edit in run.edits:
+            changes.setdefault(edit.site.path, []).append(bench.change(edit))
+        paths = list(dict.fromkeys(site.path for site in run.reads))
+        try:
+            found = self.tracer.run(state, run.start, run.stop, changes, paths, self.order)
+        except SteerError as error:
+            raise SteerError(f"run {run.name!r} failed {error}") from error
+        if run.condition is None:
+            bench.recorded[run.name] = found
+        return found
+
+
+class Session:
+    """One plan over one list of episodes."""
+
+    def __init__(
+        self, engine: Engine, plan: Plan, parts: Sequence[Part], ablation: Ablation, seed: int = 0,
+        reference: Sequence[Part] | None = None, tell: Callable[[float], None] = lambda done: None,
+    ) -> None:  # fmt: skip
+        self.engine, self.plan, self.parts, self.tell = engine, plan, parts, tell
+        ablated = ablated_paths(plan, engine.shape)
+        if ablation.value == "resample" and any(len(part.rows) < 2 for part in parts):
+            raise SteerError("resample needs at least two episodes in every batch")
+        self.cached = engine.sort({*plan.cached, *(ablated if ablation.value == "resample" else ())})
+        averaged = ablated if ablation.value == "mean" else []
+        self.kept: dict[int, Values] = {}
+        with torch.no_grad():
+            if reference is None:
+                means = self._clean_pass(averaged)
+            else:
+                means = engine.means(averaged, reference)
+        self.reference = Reference(ablation, means, seed)
+
+    def _clean_pass(self, averaged: list[str]) -> Means:
+        """The clean run of every batch: its means, and what is kept of it while it fits into the budget."""
+        means, size = Means(self.engine.model.config.max_length), 0
+        for part in self.parts:
+            values = self.engine.clean(part, {*self.cached, *averaged})
+            means.add({path: values[path] for path in averaged}, {path: part.real(path) for path in averaged})
+            keep = {path: values[path] for path in self.cached}
+            size += sum(value.nbytes for value in keep.values())
+            if size <= BUDGET:
+                self.kept[part.number] = keep
+            self._told(part.number + 1)
+        return means
+
+    @torch.no_grad()
+    def results(self) -> Iterator[tuple[Part, str, Values]]:
+        """Every (batch, condition, what was read), batch by batch: the clean condition, then the plan's."""
+        runs = self.plan.runs
+        for done, part in enumerate(self.parts):
+            clean = self.kept.pop(part.number, None) or self.engine.clean(part, self.cached)
+            if self.plan.clean_condition is not None:
+                yield part, self.plan.clean_condition, {site.path: clean[site.path] for site in self.plan.reads}
+            bench = self.bench(part, clean)
+            for number, run in enumerate(runs):
+                found = self.engine.run(run, bench)
+                self._told(len(self.parts) + done * len(runs) + number + 1)
+                if run.condition is not None:
+                    yield part, run.condition, found
+
+    def _told(self, forwards: int) -> None:
+        self.tell(forwards / (len(self.parts) * self.plan.forwards))
+
+    def bench(self, part: Part, clean: Values) -> Bench:
+        like = self.engine.model.unembed.weight
+
+        def ablated(path: str) -> Tensor:
+            return self.reference.value(path, clean, part.real(path), like, part.number)
+
+        return Bench(self.engine.model, self.engine.shape, clean, cache(ablated), {}, part.state())
+
+    @torch.no_grad()
+    def generate(self, condition: str, part: Part) -> Tensor:
+        """Greedy answers with a condition's interventions on at every step: token ids, padded.
+
+        "Clean" means the clean run on the tokens written so far, so a frozen site follows the model's own answer.
+        """
+        runs = condition_runs(self.plan, condition)
+        output = part.prompt.new_full((len(part.rows), 1), SOS_ID)
+        done = torch.zeros(len(part.rows), dtype=torch.bool, device=output.device)
+        for _ in range(LONGEST):
+            now = Part(part.number, part.rows, part.prompt, output)
+            values = self.engine.clean(now, {*self.cached, "logits"})
+            bench = self.bench(now, values)
+            for run in runs:
+                values = self.engine.run(run, bench)
+            step = values["logits"][:, -1].argmax(-1).masked_fill(done, PAD_ID)
+            output = torch.cat([output, step[:, None]], dim=1)
+            done |= step == EOS_ID
+            if done.all():
+                break
+        return output[:, 1:]
+
+
+def ablated_paths(plan: Plan, shape: Shape) -> list[str]:
+    """The hooks whose ablation value the plan needs."""
+    paths: set[str] = set()
+    for run in plan.runs:
+        for edit in run.edits:
+            if isinstance(edit, Put):
+                paths |= {edit.site.path} if isinstance(edit.value, Ablated) else set()
+            else:
+                nodes = shape.sources(edit.site) if edit.base == "ablated" else []
+                nodes = [*nodes, *(node for node, origin in edit.changes if isinstance(origin, Ablated))]
+                paths |= {writer_path(node) for node in nodes}
+    return [path for path in hook_order(shape) if path in paths]
+
+
+def condition_runs(plan: Plan, condition: str) -> list[Run]:
+    """The run of a condition after the runs whose records it draws on; none for the clean condition."""
+    by_name = {run.name: run for run in plan.runs}
+    wanted = [run for run in plan.runs if run.condition == condition]
+    found: list[Run] = []
+    while wanted:
+        run = wanted.pop()
+        found.insert(0, run)
+        changes = [c for edit in run.edits if isinstance(edit, Rebuild) for c in edit.changes]
+        wanted += [by_name[origin.run] for _, origin in changes if isinstance(origin, Recorded)]
+    return found

@@ -1,0 +1,195 @@
+"""The plan: an experiment as runs of the model, pure data between recipe and engine.
+
+A `Run` is one forward pass: it starts at a step (from what the clean run left there), makes its edits, reads its
+sites and stops. A value that an edit puts in place has an `Origin`: the clean run, the ablation reference, an earlier
+run, or the position embeddings with two tokens exchanged. A `Plan` is the clean run's reads and the runs in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from steer.names import Node, Shape, Site
+
+
+@dataclass(frozen=True)
+class Clean:
+    """The value of the clean run."""
+
+    def __str__(self) -> str:
+        return "clean"
+
+
+@dataclass(frozen=True)
+class Ablated:
+    """The ablation value (mean, zero or resample, as the recipe says)."""
+
+    def __str__(self) -> str:
+        return "ablated"
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What an earlier run of the plan read at the same place."""
+
+    run: str
+
+    def __str__(self) -> str:
+        return f"from run {self.run!r}"
+
+
+@dataclass(frozen=True)
+class Swapped:
+    """Position embeddings with two tokens of the question exchanged (counted from 1)."""
+
+    first: int
+    second: int
+
+    def __str__(self) -> str:
+        return f"positions {self.first} and {self.second} exchanged"
+
+
+Origin: TypeAlias = Clean | Ablated | Recorded | Swapped
+
+
+@dataclass(frozen=True)
+class Put:
+    """Replace a site's value."""
+
+    site: Site
+    value: Origin
+
+    def __str__(self) -> str:
+        return f"{self.site} := {self.value}"
+
+
+@dataclass(frozen=True)
+class Rebuild:
+    """Replace a head's port by what it would read if some of its direct sources were different.
+
+    The stream that the port reads is summed anew from its sources, all of them at `base` but for `changes`, pushed
+    through the real LayerNorm and projection, and put into this head's port alone.
+    """
+
+    site: Site
+    base: Literal["clean", "ablated"]
+    changes: tuple[tuple[Node, Origin], ...] = ()
+
+    def __str__(self) -> str:
+        but = "".join(f", but {node} {origin}" for node, origin in self.changes)
+        return f"{self.site} := rebuilt, sources {self.base}{but}"
+
+
+Edit: TypeAlias = Put | Rebuild
+
+
+@dataclass(frozen=True)
+class Run:
+    """One forward pass. `condition` labels the rows that its measures give; without one it only serves later runs."""
+
+    name: str
+    edits: tuple[Edit, ...]
+    reads: tuple[Site, ...]
+    start: str
+    stop: str | None  # the step before which it ends; None: at the end
+    condition: str | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    reads: tuple[Site, ...]  # what the measures read in the clean run
+    runs: tuple[Run, ...]
+    clean_condition: str | None = None  # the label under which the clean run itself is measured
+    cached: tuple[str, ...] = field(default=())  # every hook that the clean run must leave behind for the others
+
+    @property
+    def forwards(self) -> int:
+        return 1 + len(self.runs)
+
+
+def make_run(
+    shape: Shape, name: str, edits: Iterable[Edit], reads: Iterable[Site], condition: str | None = None
+) -> Run:
+    """A run that starts at the first site it edits and stops after the last one it reads."""
+    edits, reads = tuple(edits), tuple(reads)
+    at = [shape.steps.index(edit.site.step) for edit in edits]
+    end = max(shape.steps.index(site.step) for site in reads) + 1
+    stop = shape.steps[end] if end < len(shape.steps) else None
+    return Run(name, edits, reads, shape.steps[min(at, default=0)], stop, condition)
+
+
+def make_plan(shape: Shape, reads: Iterable[Site], runs: Iterable[Run], clean_condition: str | None = None) -> Plan:
+    reads, runs = tuple(reads), tuple(runs)
+    needed = {path for run in runs for path in (*start_paths(shape, run).values(), *_origin_paths(shape, run))}
+    needed |= {site.path for site in reads}
+    in_order = [path for path in hook_order(shape) if path in needed]
+    return Plan(reads, runs, clean_condition, tuple(in_order))
+
+
+def hook_order(shape: Shape) -> list[str]:
+    """Every hook of the model, in the order in which a forward pass meets them."""
+    ordered = sorted((site for site in shape.sites if site.port != "out"), key=shape.order)
+    return list(dict.fromkeys(site.path for site in ordered))
+
+
+def start_paths(shape: Shape, run: Run) -> dict[str, str]:
+    """What a run that starts midway must be given: field of the state -> hook of the clean run that holds it."""
+    first = shape.steps.index(run.start)
+    taken = shape.steps[first : shape.steps.index(run.stop) if run.stop else None]
+    given: dict[str, str] = {}
+    block, _, step = run.start.rpartition(".")
+    if step in ("attend", "mix", "write", "compute", "project"):
+        given |= _block_inputs(block, step, taken)
+    if run.start == "enc.norm":
+        given["stream"] = f"enc.{shape.encoder_layers - 1}.mlp.post"
+    if run.start == "dec.norm":
+        given["stream"] = f"dec.{shape.decoder_layers - 1}.mlp.post"
+    if run.start.startswith("dec.") and any(s.endswith("cross_attn.project") for s in taken):
+        given["memory"] = "memory"
+    return given
+
+
+def _block_inputs(block: str, step: str, taken: list[str]) -> dict[str, str]:
+    """The tensors that a block's remaining steps read, as far as they are taken."""
+    wanted = {
+        "project": [], "compute": [],
+        "attend": [("q", "attend"), ("k", "attend"), ("v", "mix")],
+        "mix": [("pattern", "mix"), ("v", "mix")],
+        "write": [("mlp" if block.endswith("mlp") else "z", "write")],
+    }  # fmt: skip
+    given = {
+        name: f"{block}.{'out' if name == 'mlp' else name}" for name, by in wanted[step] if f"{block}.{by}" in taken
+    }
+    if f"{block}.write" in taken or step in ("project", "compute"):
+        given["stream"] = f"{block}.resid"
+    return given
+
+
+def _origin_paths(shape: Shape, run: Run) -> set[str]:
+    """The hooks of the clean run that the edits of a run draw on."""
+    paths: set[str] = set()
+    for edit in run.edits:
+        if isinstance(edit, Put):
+            if isinstance(edit.value, Clean):
+                paths.add(edit.site.path)
+            continue
+        if edit.base == "clean":
+            paths.add(stream_path(shape, edit.site))
+        # A change is a difference to the base, so a changed source is needed in the base's and in its new value.
+        origins = {node: {str(origin), edit.base} for node, origin in edit.changes}
+        paths |= {writer_path(node) for node, kinds in origins.items() if "clean" in kinds}
+    return paths
+
+
+def stream_path(shape: Shape, target: Site) -> str:
+    """The hook that holds the stream a head's port reads, before its LayerNorm."""
+    if target.node.kind == "dec-cross" and target.port in ("k", "v"):
+        return f"enc.{shape.encoder_layers - 1}.mlp.post"
+    return target.path.rpartition(".")[0] + ".resid"
+
+
+def writer_path(node: Node) -> str:
+    """The hook from which a node's write into the stream is computed."""
+    return Site(node, "z" if node.is_head else None).path

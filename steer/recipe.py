@@ -1,0 +1,150 @@
+"""What a recipe may say: one closed schema, a class for each kind of experiment.
+
+Unknown keys are refused, every choice is spelled out, and no value names Python code. `steer schema` prints this as
+JSON Schema for editors. Whether the names in a recipe exist in a given model is checked later, by `lower`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter
+
+from steer.shipped import DEFAULT
+from steer.task.splits import SplitName
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+def _listed(value: object) -> object:
+    """One name may be written without brackets."""
+    return [value] if isinstance(value, str) else value
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_listed, json_schema_input_type=str | list[str])]
+
+
+class Episodes(Strict):
+    """Which episodes are shown to the model."""
+
+    split: SplitName = "test"
+    count: Annotated[int, Field(ge=1, le=10_000, description="how many, at most")] = 2_000
+    seed: Annotated[int, Field(ge=0, description="chooses among those that match, when there are more than count")] = 0
+    arity: Annotated[Literal[1, 2] | None, Field(description="only questions of so many arguments")] = None
+    length: Annotated[tuple[int, int] | None, Field(description="only answers of so many colours, [least, most]")] = (
+        None
+    )
+
+
+class Ablation(Strict):
+    """What stands in for a value that is ablated."""
+
+    value: Literal["mean", "zero", "resample"] = "mean"
+    over: Annotated[
+        Literal["position", "token"], Field(description="mean at each position, or one mean over all tokens")
+    ] = "position"
+    reference: Annotated[
+        Literal["episodes"] | SplitName, Field(description="episodes that give the mean: the recipe's own, or a split")
+    ] = "episodes"
+
+
+class AttentionMeasure(Strict):
+    """`accuracy`: the most attended token is the right next one. `mass`: how much attention right tokens get."""
+
+    name: Literal["attention-accuracy", "attention-mass"]
+    heads: Annotated[Names, Field(description="heads to measure")]
+    against: Annotated[
+        Literal["answer", "counterfactual"], Field(description="the right answer, or Algorithm 1's under the swap")
+    ] = "answer"
+
+
+class AnswerMeasure(Strict):
+    """`exact-match`: the whole answer is right. `token-accuracy`: each next token is, given those before it."""
+
+    name: Literal["exact-match", "token-accuracy"]
+    against: Literal["answer", "counterfactual"] = "answer"
+    decoding: Annotated[
+        Literal["greedy", "forced"], Field(description="the model's own tokens are fed back, or the right ones")
+    ] = "forced"
+
+
+Measure: TypeAlias = Annotated[AttentionMeasure | AnswerMeasure, Field(discriminator="name")]
+
+
+class Common(Strict):
+    description: str = ""
+    checkpoint: Annotated[str, Field(description="a shipped checkpoint by name, or a folder")] = DEFAULT
+    episodes: Episodes = Episodes()
+    ablation: Ablation = Ablation()
+    freeze: Annotated[Names, Field(description="sites held at their clean values")] = ()
+    measures: Annotated[tuple[Measure, ...], Field(min_length=1)]
+    save: Annotated[Names, Field(description="sites whose values are written to tensors.safetensors")] = ()
+    seed: Annotated[int, Field(ge=0, description="of resampling and of the intervals")] = 0
+    figure: Literal["bars", "positions", "none"] = "bars"
+
+
+class KeepOnlyOne(Common):
+    """All direct sources of the target are ablated but one: is that one sufficient?"""
+
+    kind: Literal["keep-only-one"]
+    target: Annotated[Names, Field(description="a head's q, k or v")]
+    sources: Annotated[Names, Field(description="heads, MLPs, embeddings; globs allowed")]
+
+
+class AblateOnlyOne(Common):
+    """One direct source of the target is ablated: is it necessary?"""
+
+    kind: Literal["ablate-only-one"]
+    target: Annotated[Names, Field(description="a head's q, k or v")]
+    sources: Annotated[Names, Field(description="heads, MLPs, embeddings; globs allowed")]
+
+
+class ChainedPatch(Common):
+    """source -> chain[0] -> chain[1] …: what reaches the last port through this chain alone."""
+
+    kind: Literal["chained-patch"]
+    sources: Annotated[Names, Field(description="swept at the chain's start; globs allowed")]
+    chain: Annotated[tuple[str, ...], Field(min_length=1, description="ports, in order: each head feeds the next port")]
+    mode: Literal["keep-only-one", "ablate-only-one"] = "keep-only-one"
+    others: Annotated[
+        Literal["ablated", "clean"], Field(description="the other direct paths into the later ports of the chain")
+    ] = "ablated"
+
+
+class PositionSwap(Common):
+    """Two question tokens exchange their position embeddings, as seen by these ports alone."""
+
+    kind: Literal["position-swap"]
+    ports: Annotated[Names, Field(description="a head's q, k or v; globs allowed for the head")]
+    tokens: Annotated[tuple[int, int], Field(description="places in the question, counted from 1")] = (1, 3)
+
+
+class AblateSet(Common):
+    """These nodes are ablated in the whole forward pass."""
+
+    kind: Literal["ablate-set"]
+    nodes: Annotated[Names, Field(description="heads or MLPs; globs allowed")]
+
+
+class KeepSet(Common):
+    """Everything outside this set is ablated in the whole forward pass."""
+
+    kind: Literal["keep-set"]
+    nodes: Annotated[Names, Field(description="heads or MLPs; globs allowed")]
+    within: Annotated[Literal["heads", "heads-and-mlps"], Field(description="what is ablated if not kept")] = "heads"
+
+
+class CleanRun(Common):
+    """No intervention: measure only."""
+
+    kind: Literal["clean"]
+
+
+Recipe: TypeAlias = Annotated[
+    KeepOnlyOne | AblateOnlyOne | ChainedPatch | PositionSwap | AblateSet | KeepSet | CleanRun,
+    Field(discriminator="kind"),
+]
+RECIPE: TypeAdapter[Recipe] = TypeAdapter(Recipe)
+KINDS = ("keep-only-one", "ablate-only-one", "chained-patch", "position-swap", "ablate-set", "keep-set", "clean")
