@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 .PHONY: demo setup check test test-long bench wheel clean
 
 demo: $(READY)
-	$(BIN)/steer eval
+	$(BIN)/steer run recipes/swap_index.yaml
 
 setup: $(READY)
 

@@ -15,16 +15,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from steer.errors import ConfigError, nearest
+from steer.errors import ConfigError, nearest, unknown
 
 MAX_BYTES = 1_000_000
 MAX_NODES = 20_000  # of the expanded document: stops anchors that multiply
 Key = str | int
 Loc = tuple[Key, ...]
 M = TypeVar("M", bound=BaseModel)
+T = TypeVar("T")
 
 
 @dataclass
@@ -156,20 +157,50 @@ def _put(document: Document, path: list[str], value: Any, change: str) -> None:
 
 
 def check(document: Document, schema: type[M]) -> M:
+    """The document as an instance of its schema, or an error with every fault and its place."""
+    return check_as(document, TypeAdapter(schema), schema)
+
+
+def check_as(document: Document, adapter: TypeAdapter[T], schema: Any) -> T:
+    """The same for a schema that is not a class, such as a union."""
     try:
-        return schema.model_validate(document.data)
+        return adapter.validate_python(document.data)
     except ValidationError as error:
         raise ConfigError(*(_fault(document, schema, detail) for detail in error.errors())) from error
 
 
-def _fault(document: Document, schema: type, detail: ErrorDetails) -> str:
-    loc = detail["loc"]
+def _fault(document: Document, schema: Any, detail: ErrorDetails) -> str:
+    loc = _path(document.data, detail["loc"])
     place, where = document.place(loc), ".".join(map(str, loc))
     if detail["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-        return f"{place}: unknown key {where!r}; {_allowed(str(loc[-1]), keys_at(schema, loc[:-1]))}"
+        return f"{place}: unknown key {where!r}; {_allowed(str(loc[-1]), keys_at(schema, detail['loc'][:-1]))}"
+    if detail["type"].startswith("union_tag"):
+        return _tag_fault(document, loc, detail)
     message = detail["msg"].removeprefix("Value error, ")
     found = "" if detail["type"] == "missing" or isinstance(detail["input"], dict) else f" (found {detail['input']!r})"
     return f"{place}: {where or 'file'}: {message[:1].lower()}{message[1:]}{found}"
+
+
+def _tag_fault(document: Document, loc: Loc, detail: ErrorDetails) -> str:
+    """A choice among kinds that was not made, or not well."""
+    context = detail.get("ctx", {})
+    key = str(context["discriminator"]).strip("'")
+    where = ".".join(map(str, (*loc, key)))
+    if "tag" not in context:
+        return f"{document.place(loc)}: {where}: is missing"
+    choices = [word.strip(" '") for word in context["expected_tags"].split(",")]
+    return f"{document.place((*loc, key))}: {where}: {unknown(key, context['tag'], choices)}"
+
+
+def _path(data: Any, loc: Loc) -> Loc:
+    """A fault's place in the file: pydantic's own, without the names of union members that it passes through."""
+    path: Loc = ()
+    for number, key in enumerate(loc):
+        if (isinstance(data, dict) and key in data) or (isinstance(data, list) and isinstance(key, int)):
+            path, data = (*path, key), data[key]
+        elif number == len(loc) - 1 and isinstance(data, dict):
+            path = (*path, key)
+    return path
 
 
 def _allowed(given: str, names: list[str]) -> str:
@@ -179,10 +210,17 @@ def _allowed(given: str, names: list[str]) -> str:
 
 def keys_at(schema: Any, loc: Loc) -> list[str]:
     """The keys that a schema allows at a place, looking through lists, options and unions."""
-    kinds = [schema]
+    kinds = _plain(schema)
     for key in loc:
-        kinds = [inner for kind in kinds for inner in _inside(kind, key)]
+        chosen = [kind for kind in kinds if key in _tags(kind)]
+        kinds = chosen or [inner for kind in kinds for inner in _inside(kind, key)]
     return list(dict.fromkeys(name for kind in kinds for name in _fields(kind)))
+
+
+def _tags(kind: Any) -> tuple[Any, ...]:
+    """The words by which a union knows this member: what its `kind` or `name` may be."""
+    known = _fields(kind)
+    return tuple(tag for key in ("kind", "name") if key in known for tag in typing.get_args(known[key]))
 
 
 def _plain(kind: Any) -> list[Any]:

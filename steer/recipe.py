@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, model_validator
+from typing_extensions import Self
 
 from steer.shipped import DEFAULT
 from steer.task.splits import SplitName
@@ -79,10 +80,20 @@ class Common(Strict):
     episodes: Episodes = Episodes()
     ablation: Ablation = Ablation()
     freeze: Annotated[Names, Field(description="sites held at their clean values")] = ()
-    measures: Annotated[tuple[Measure, ...], Field(min_length=1)]
+    measures: tuple[Measure, ...]
     save: Annotated[Names, Field(description="sites whose values are written to tensors.safetensors")] = ()
     seed: Annotated[int, Field(ge=0, description="of resampling and of the intervals")] = 0
     figure: Literal["bars", "positions", "none"] = "bars"
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if not self.measures:
+            raise ValueError("measures: at least one is needed")
+        if self.ablation.value == "resample" and self.ablation.reference != "episodes":
+            raise ValueError("ablation: resample takes values of the recipe's own episodes (reference: episodes)")
+        if self.episodes.length and not 1 <= self.episodes.length[0] <= self.episodes.length[1]:
+            raise ValueError("episodes.length: must be [least, most], from 1")
+        return self
 
 
 class KeepOnlyOne(Common):

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from steer.errors import CheckpointError, unknown
+
 PACKAGE = Path(__file__).parent
 CHECKPOINTS, PRESETS = PACKAGE / "checkpoints", PACKAGE / "presets"
+# In a checkout the recipes stand at the top, where people look for them; in a wheel they are part of the package.
+RECIPES = next(folder for folder in (PACKAGE / "recipes", PACKAGE.parent / "recipes") if folder.is_dir())
 RECORD = "checkpoint.json"
 DEFAULT = "tiny"  # the checkpoint that commands take when none is named
 
@@ -24,3 +28,30 @@ def preset_files() -> list[Path]:
 
 def preset_names() -> list[str]:
     return [path.stem for path in preset_files()]
+
+
+def recipe_files() -> list[Path]:
+    return sorted(RECIPES.rglob("*.yaml"))
+
+
+def recipe_names() -> list[str]:
+    return [str(path.relative_to(RECIPES).with_suffix("")) for path in recipe_files()]
+
+
+def everything() -> dict[str, Path]:
+    """All that is shipped, by name."""
+    named = {path.parent.name: path.parent for path in checkpoint_records()}
+    named |= {path.stem: path for path in preset_files()}
+    return named | dict(zip(recipe_names(), recipe_files(), strict=True))
+
+
+def locate(name: str) -> Path:
+    """The folder of a checkpoint given by shipped name or by path."""
+    for folder in (Path(name), CHECKPOINTS / name):
+        if (folder / RECORD).is_file():
+            return folder
+    if Path(name).exists():
+        raise CheckpointError(f"{name} is not a checkpoint: it holds no {RECORD}")
+    raise CheckpointError(
+        f"{unknown('checkpoint', name, checkpoint_names())} (or give the path of a checkpoint folder)"
+    )

@@ -10,9 +10,12 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from steer.commands.cp import cp
 from steer.commands.episodes import episodes
 from steer.commands.eval import evaluate
 from steer.commands.ls import ls
+from steer.commands.plan import plan, schema, validate
+from steer.commands.run import run
 from steer.commands.train import train
 from steer.errors import SteerError
 from steer.version import __version__
@@ -56,7 +59,6 @@ def steer(
     pass
 
 
-app.command()(episodes)
-app.command()(train)
+for command in (run, plan, validate, schema, ls, cp, episodes, train):
+    app.command()(command)
 app.command("eval")(evaluate)
-app.command()(ls)

@@ -23,8 +23,8 @@ def evaluate(
     """Exact match under greedy decoding, by output length and number of arguments, with 95 % intervals."""
     from json import dumps
 
-    from steer.commands.devices import check_device
     from steer.commands.progress import bar
+    from steer.devices import check_device
     from steer.files import make_folder, write_atomically
     from steer.measure.accuracy import accuracy
     from steer.model.checkpoint import load_checkpoint
@@ -34,7 +34,7 @@ def evaluate(
     loaded = load_checkpoint(checkpoint, device)
     folder = out or Path("results") / f"eval-{loaded.name}"
     make_folder(folder)
-    episodes = make_splits(int(loaded.record.protocol.get("data_seed", 0)))[split]
+    episodes = make_splits(loaded.record.data_seed)[split]
     with bar("evaluating", len(episodes), quiet, unit="episodes") as advance:
         result = accuracy(loaded.model, episodes, lambda done: advance(done, ""))
     report = {"checkpoint": loaded.name, "split": split} | result

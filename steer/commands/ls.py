@@ -10,13 +10,15 @@ from steer.commands.options import JsonOption
 
 
 def ls(json: JsonOption = False) -> None:
-    """List the shipped checkpoints and training presets, one line each."""
+    """List the shipped recipes, checkpoints and training presets, one line each."""
     from json import dumps, loads
 
     from steer.documents import read
-    from steer.shipped import checkpoint_records, preset_files
+    from steer.shipped import checkpoint_records, preset_files, recipe_files, recipe_names
 
+    described = zip(recipe_names(), map(read, recipe_files()), strict=True)
     found = {
+        "recipes": [{"name": name, "description": file.data.get("description", "")} for name, file in described],
         "checkpoints": [_checkpoint(path.parent.name, loads(path.read_text())) for path in checkpoint_records()],
         "presets": [{"name": p.stem, "description": read(p).data.get("description", "")} for p in preset_files()],
     }

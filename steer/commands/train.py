@@ -42,7 +42,7 @@ def train(
 
     import torch
 
-    from steer.commands.devices import check_device
+    from steer.devices import check_device
     from steer.training.loop import Trainer
 
     check_device(device)

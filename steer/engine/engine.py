@@ -123,10 +123,7 @@ class Session:
         averaged = ablated if ablation.value == "mean" else []
         self.kept: dict[int, Values] = {}
         with torch.no_grad():
-            if reference is None:
-                means = self._clean_pass(averaged)
-            else:
-                means = engine.means(averaged, reference)
+            means = self._clean_pass(averaged) if reference is None else engine.means(averaged, reference)
         self.reference = Reference(ablation, means, seed)
 
     def _clean_pass(self, averaged: list[str]) -> Means:

@@ -144,3 +144,13 @@ def swap_rows(value: Tensor, first: int, second: int) -> Tensor:
     changed = value.clone()
     changed[:, first], changed[:, second] = value[:, second], value[:, first]
     return changed
+
+
+def site_value(model: Transformer, values: Values, site: Site) -> Tensor:
+    """A site's own part of what its hook holds."""
+    value = values[site.path]
+    if not site.node.is_head:
+        return value
+    if site.port == "out":
+        return head_write(attention(model, site.node), value, site.node.head or 0)
+    return value.select(head_axis(site), site.node.head or 0)

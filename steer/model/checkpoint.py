@@ -16,11 +16,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from steer.errors import CheckpointError, unknown
+from steer.errors import CheckpointError
 from steer.files import write_atomically
 from steer.model.config import ModelConfig
 from steer.model.transformer import Transformer
-from steer.shipped import CHECKPOINTS, RECORD, checkpoint_names
+from steer.shipped import RECORD, locate
 from steer.task.vocabulary import TOKENS
 from steer.version import __version__
 
@@ -44,6 +44,11 @@ class Record(BaseModel):
     weights_sha256: str = ""
     version: str = __version__
 
+    @property
+    def data_seed(self) -> int:
+        """The seed of the episodes that this model was trained and held out on."""
+        return int(self.protocol.get("data_seed", 0))
+
 
 class Checkpoint:
     """A model ready to be studied, with its record."""
@@ -52,18 +57,6 @@ class Checkpoint:
         self.model = model.eval()
         self.record = record
         self.name = name
-
-
-def locate(name: str) -> Path:
-    """The folder of a checkpoint given by shipped name or by path."""
-    for folder in (Path(name), CHECKPOINTS / name):
-        if (folder / RECORD).is_file():
-            return folder
-    if Path(name).exists():
-        raise CheckpointError(f"{name} is not a checkpoint: it holds no {RECORD}")
-    raise CheckpointError(
-        f"{unknown('checkpoint', name, checkpoint_names())} (or give the path of a checkpoint folder)"
-    )
 
 
 def load_checkpoint(name: str, device: str = "cpu", dtype: torch.dtype = torch.float32) -> Checkpoint:

@@ -1,0 +1,66 @@
+"""`steer plan`, `steer validate`, `steer schema`: what a recipe means, before anything runs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from steer.commands.options import JsonOption
+
+
+def plan(
+    recipe: Annotated[str, typer.Argument(help="A file or a shipped name.")],
+    changes: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Changes to the recipe.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Print the compiled plan: the runs, what each edits and reads at which hook, and where it starts and stops."""
+    from json import dumps
+
+    from steer.library import load_recipe
+    from steer.planning import describe_plan, shape_of
+
+    loaded = load_recipe(recipe, changes or [])
+    told = describe_plan(loaded.name, loaded.plan(shape_of(loaded.recipe.checkpoint)))
+    if json:
+        typer.echo(dumps(told, indent=1))
+        return
+    typer.echo(f"{told['name']}: {told['forwards']} forward passes for each batch of episodes")
+    for run in told["runs"]:
+        typer.echo(f"\n{run['name']}\n  from {run['start']} to {run['stop'] or 'the end'}")
+        for edit in run["edits"]:
+            typer.echo(f"  edit {edit['what']}  [{edit['hook']}]")
+        for read in run["reads"]:
+            typer.echo(f"  read {read['site']}  [{read['hook']}]")
+
+
+def validate(
+    recipes: Annotated[list[str], typer.Argument(help="Files, folders or shipped names.")],
+) -> None:
+    """Check recipes against the schema and against the model they name; report every fault of every file."""
+    from steer.errors import ConfigError, SteerError
+    from steer.library import gather, load_recipe
+    from steer.planning import shape_of
+
+    faults: list[str] = []
+    paths = gather(recipes)
+    for path in paths:
+        try:
+            loaded = load_recipe(str(path))
+            loaded.plan(shape_of(loaded.recipe.checkpoint))
+        except SteerError as error:
+            faults += error.faults
+    if faults:
+        raise ConfigError(*faults)
+    typer.echo(f"{len(paths)} recipe{'s' * (len(paths) > 1)}: no faults")
+
+
+def schema() -> None:
+    """Print the JSON Schema of recipes, for editors that complete and check YAML."""
+    from json import dumps
+
+    from steer.recipe import RECIPE
+
+    typer.echo(dumps(RECIPE.json_schema(), indent=1))

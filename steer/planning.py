@@ -1,0 +1,37 @@
+"""Plans told as plain data, and a model's shape without loading the model."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from steer.errors import CheckpointError
+from steer.names import Shape, Site
+from steer.plan import Plan, Run
+from steer.shipped import RECORD, locate
+
+
+def shape_of(checkpoint: str) -> Shape:
+    """Read from the checkpoint's record alone."""
+    path = locate(checkpoint) / RECORD
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))["config"]
+        return Shape(int(config["encoder_layers"]), int(config["decoder_layers"]), int(config["heads"]))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{path}: cannot be read ({error})") from error
+
+
+def describe_plan(name: str, plan: Plan) -> dict[str, Any]:
+    reads = _reads(plan.reads) + [{"site": "kept for later runs", "hook": path} for path in plan.cached]
+    clean = {"name": "clean", "start": "enc.embed", "stop": None, "edits": [], "reads": reads}
+    return {"name": name, "forwards": plan.forwards, "runs": [clean, *map(_run, plan.runs)]}
+
+
+def _run(run: Run) -> dict[str, Any]:
+    edits = [{"what": str(edit), "site": str(edit.site), "hook": edit.site.path} for edit in run.edits]
+    told = {"name": run.name, "condition": run.condition, "start": run.start, "stop": run.stop}
+    return told | {"edits": edits, "reads": _reads(run.reads)}
+
+
+def _reads(sites: tuple[Site, ...]) -> list[dict[str, str]]:
+    return [{"site": str(site), "hook": site.path} for site in sites]

@@ -1,0 +1,118 @@
+"""Running recipes one after another or in several processes; one bad recipe does not stop the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from steer.errors import ConfigError, SteerError
+from steer.library import gather, load_recipe
+from steer.results import Result, known, write_result
+
+Advance = Callable[[float, str], None]
+
+
+@dataclass(frozen=True)
+class Job:
+    """How recipes are run, the same for a whole batch."""
+
+    changes: tuple[str, ...] = ()
+    out: Path = Path("results")
+    device: str = "cpu"
+    dtype: str = "float32"
+    force: bool = False
+
+
+@dataclass
+class Outcome:
+    """How one recipe ended."""
+
+    name: str
+    result: Result | None = None
+    picture: Path | None = None
+    unchanged: bool = False
+    faults: tuple[str, ...] = field(default=())
+
+    def as_json(self) -> dict[str, Any]:
+        if self.result is None:
+            return {"name": self.name, "errors": list(self.faults)}
+        files = {"folder": str(self.result.folder), "picture": str(self.picture) if self.picture else None}
+        return {**self.result.metadata, **files, "unchanged": self.unchanged, "rows": self.result.rows}
+
+    def text(self, table: bool) -> str:
+        if self.result is None:
+            return f"{self.name}: failed"
+        state = "already known" if self.unchanged else f"{self.result.metadata['seconds']:.1f} s"
+        picture = f"\npicture: {self.picture}" if table and self.picture else ""
+        body = f"\n{_table(self.result.rows)}\n" if table else ""
+        return f"{self.name}: {self.result.folder} ({state}){body}{picture}"
+
+
+def split_changes(words: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
+    """Recipes and `key=value` changes stand together on the command line."""
+    changes = tuple(word for word in words if "=" in word and not Path(word).exists())
+    names = [word for word in words if word not in changes]
+    if not names:
+        raise ConfigError("name at least one recipe (a file, a folder, or a shipped name: see `steer ls`)")
+    return names, changes
+
+
+def run_batch(names: Sequence[str], job: Job, jobs: int, advance: Advance) -> list[Outcome]:
+    paths = gather(names)
+    if jobs == 1 or len(paths) == 1:
+        return [
+            run_one(path, job, lambda done, n=n, path=path: advance((n + done) / len(paths), path.stem))  # type: ignore[misc]
+            for n, path in enumerate(paths)
+        ]
+    outcomes: list[Outcome] = []
+    with ProcessPoolExecutor(jobs) as pool:
+        for outcome in pool.map(run_one, paths, [job] * len(paths)):
+            outcomes.append(outcome)
+            advance(len(outcomes) / len(paths), outcome.name)
+    return outcomes
+
+
+def run_one(path: Path, job: Job, tell: Callable[[float], None] = lambda done: None) -> Outcome:
+    try:
+        return _run(path, job, tell)
+    except SteerError as error:
+        return Outcome(path.stem, faults=error.faults)
+
+
+def _run(path: Path, job: Job, tell: Callable[[float], None]) -> Outcome:
+    loaded = load_recipe(str(path), job.changes)
+
+    import torch
+
+    from steer.devices import check_device
+    from steer.experiment import experiment_hash, run_experiment
+    from steer.figures.sweep import draw_result
+    from steer.model.checkpoint import load_checkpoint
+
+    if job.dtype not in ("float32", "float64"):
+        raise ConfigError(f"--dtype is float32 or float64, not {job.dtype!r}")
+    check_device(job.device)
+    checkpoint = load_checkpoint(loaded.recipe.checkpoint, job.device, getattr(torch, job.dtype))
+    content = experiment_hash(loaded.recipe, checkpoint)
+    folder = job.out / f"{loaded.name}-{content[:8]}"
+    result = None if job.force else known(folder, content)
+    unchanged = result is not None
+    if result is None:
+        result = run_experiment(loaded, checkpoint, tell)
+    else:  # the numbers are known; words and figure may have changed
+        result.metadata["recipe"] = loaded.recipe.model_dump(mode="json")
+    write_result(result, folder)
+    return Outcome(loaded.name, result, draw_result(result, folder), unchanged)
+
+
+def _table(rows: Sequence[dict[str, Any]]) -> str:
+    """The rows over all positions, for people."""
+    lines = [f"\n{'condition':34}{'measure':20}{'head':15}{'against':16}{'value':>8}   95 % interval"]
+    for row in rows:
+        if row["position"] == "all":
+            names = f"{row['condition']:34}{row['measure']:20}{row['head']:15}{row['against']:16}"
+            lines.append(f"{names}{row['value']:>8.1%}   {row['low']:.1%} to {row['high']:.1%}")
+    return "\n".join(lines)

@@ -1,0 +1,43 @@
+"""Which episodes a recipe means, and what Algorithm 1 predicts for them under its intervention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from steer.errors import SteerError
+from steer.recipe import Episodes, PositionSwap, Recipe
+from steer.task.episode import Episode
+from steer.task.grammar import Dice
+from steer.task.program import solve
+from steer.task.splits import make_splits
+
+
+def select(wanted: Episodes, data_seed: int) -> list[Episode]:
+    """The split's episodes that pass the filters, as many as asked for."""
+    everything = make_splits(data_seed)[wanted.split]
+    least, most = wanted.length or (1, 5)
+    matching = [
+        episode
+        for episode in everything
+        if wanted.arity in (None, len(episode.question.arguments)) and least <= len(episode.answer) <= most
+    ]
+    if not matching:
+        raise SteerError(f"0 of {len(everything):,} episodes match: arity {wanted.arity}, length {wanted.length}")
+    if wanted.count < len(matching):
+        chosen = Dice(wanted.seed, "select").sample(range(len(matching)), wanted.count)
+        matching = [matching[row] for row in sorted(chosen)]
+    return matching
+
+
+def counterfactual(episodes: Sequence[Episode], recipe: Recipe) -> list[Episode]:
+    """The same episodes with the answer that Algorithm 1 gives when two question tokens exchange their index."""
+    assert isinstance(recipe, PositionSwap)
+    first, second = recipe.tokens
+    changed = []
+    for episode in episodes:
+        solution = solve(episode)
+        exchange = {first: second, second: first}
+        index = {symbol: exchange.get(place, place) for symbol, place in solution.index_in_question.items()}
+        changed.append(replace(episode, answer=solution.answer_with(index, solution.relative_index)))
+    return changed
