@@ -35,6 +35,7 @@ class Document:
     name: str
     data: Any
     places: dict[Loc, str] = field(default_factory=dict)
+    keys: dict[Loc, str] = field(default_factory=dict)  # where the key of a value stands
 
     def place(self, loc: Loc) -> str:
         """The place of a value, or of the nearest thing around it."""
@@ -99,8 +100,7 @@ class _Reader:
                 self.faults.append(f"{self.at(key_node)}: the key {key!r} stands here twice")
             else:
                 found[key] = self.value(value_node, (*loc, key))
-                if not isinstance(value_node, yaml.ScalarNode) or value_node.value == "":
-                    self.document.places[(*loc, key)] = self.at(key_node)
+                self.document.keys[(*loc, key)] = self.at(key_node)
         return found
 
     def at(self, node: yaml.Node) -> str:
@@ -149,7 +149,7 @@ def _put(document: Document, path: list[str], value: Any, change: str) -> None:
         if last:
             here[key] = value
             document.places = {k: v for k, v in document.places.items() if k[: len(loc)] != loc}
-            document.places[loc] = repr(change)
+            document.places[loc] = document.keys[loc] = repr(change)
         elif isinstance(here, dict):
             here = here.setdefault(word, {})
         else:
@@ -173,7 +173,8 @@ def _fault(document: Document, schema: Any, detail: ErrorDetails) -> str:
     loc = _path(document.data, detail["loc"])
     place, where = document.place(loc), ".".join(map(str, loc))
     if detail["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-        return f"{place}: unknown key {where!r}; {_allowed(str(loc[-1]), keys_at(schema, detail['loc'][:-1]))}"
+        allowed = _allowed(str(loc[-1]), keys_at(schema, detail["loc"][:-1]))
+        return f"{document.keys.get(loc, place)}: unknown key {where!r}; {allowed}"
     if detail["type"].startswith("union_tag"):
         return _tag_fault(document, loc, detail)
     message = detail["msg"].removeprefix("Value error, ")
@@ -196,8 +197,9 @@ def _path(data: Any, loc: Loc) -> Loc:
     """A fault's place in the file: pydantic's own, without the names of union members that it passes through."""
     path: Loc = ()
     for number, key in enumerate(loc):
-        if (isinstance(data, dict) and key in data) or (isinstance(data, list) and isinstance(key, int)):
-            path, data = (*path, key), data[key]
+        held = dict(enumerate(data)) if isinstance(data, list) else data
+        if isinstance(held, dict) and key in held:
+            path, data = (*path, key), held[key]
         elif number == len(loc) - 1 and isinstance(data, dict):
             path = (*path, key)
     return path

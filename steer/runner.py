@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,8 @@ def run_batch(names: Sequence[str], job: Job, jobs: int, advance: Advance) -> li
             for n, path in enumerate(paths)
         ]
     outcomes: list[Outcome] = []
-    with ProcessPoolExecutor(jobs) as pool:
+    # Fresh processes: a fork of one whose torch has threads running can hang.
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         for outcome in pool.map(run_one, paths, [job] * len(paths)):
             outcomes.append(outcome)
             advance(len(outcomes) / len(paths), outcome.name)

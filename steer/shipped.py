@@ -39,9 +39,9 @@ def recipe_names() -> list[str]:
 
 
 def everything() -> dict[str, Path]:
-    """All that is shipped, by name."""
+    """All that is shipped, by name. A preset that shares its name with a checkpoint is `presets/NAME`."""
     named = {path.parent.name: path.parent for path in checkpoint_records()}
-    named |= {path.stem: path for path in preset_files()}
+    named |= {f"presets/{path.stem}" if path.stem in named else path.stem: path for path in preset_files()}
     return named | dict(zip(recipe_names(), recipe_files(), strict=True))
 
 

@@ -90,6 +90,18 @@ class Engine:
             means.add(self.clean(part, wanted), {path: part.real(path) for path in wanted})
         return means
 
+    def gradients(
+        self, part: Part, paths: Iterable[str], metric: Callable[[Tensor], Tensor]
+    ) -> dict[str, tuple[Tensor, Tensor]]:
+        """The clean value at each hook, and the gradient there of a number computed from the logits."""
+        wanted = self.sort(paths)
+        # The weights are frozen; a graph starts where the embeddings enter.
+        grow = {path: [lambda value: value.detach().requires_grad_()] for path in ("enc_embed.tok", "dec_embed.tok")}
+        with torch.enable_grad():
+            found = self.tracer.run(part.state(), "enc.embed", None, grow, [*wanted, "logits"], self.order)
+            gradients = torch.autograd.grad(metric(found["logits"]), [found[path] for path in wanted])
+        return {path: (found[path].detach(), g) for path, g in zip(wanted, gradients, strict=True)}
+
     def run(self, run: Run, bench: Bench) -> Values:
         """One run of a plan; what it reads is kept on the bench for the runs that come after it."""
         state = State(bench.state.prompt, bench.state.output)

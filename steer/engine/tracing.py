@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import torch
 from nnsight import NNsight
 from torch import Tensor
 
@@ -34,10 +33,7 @@ class Tracer:
         paths = [path for path in order if path in wanted]
         found: dict[str, Tensor] = {}
         try:
-            with (
-                torch.set_grad_enabled(torch.is_grad_enabled()),
-                self.traced.trace(state, start, stop, fn=self.model.run),
-            ):
+            with self.traced.trace(state, start, stop, fn=self.model.run):
                 visit(self.traced, paths, changes, found)
         except SteerError:
             raise

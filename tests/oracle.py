@@ -1,0 +1,164 @@
+"""A second executor: plans run on the bare model with plain PyTorch hooks, written without the engine's code.
+
+Every run is a whole forward pass from the prompt. Streams are summed from all their sources each time, LayerNorm and
+projection are applied to whole blocks, and the head is cut out at the end. Slow and simple on purpose.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import torch
+from torch import Tensor
+
+from steer.model.transformer import Transformer
+from steer.plan import Plan, Rebuild, Run
+
+HEADS = {"enc-self": "self_attn", "dec-self": "self_attn", "dec-cross": "cross_attn"}
+
+
+def hooked_forward(model: Transformer, prompt: Tensor, output: Tensor, changes: dict) -> dict[str, Tensor]:
+    """A full forward pass with changes at named modules; gives the output of every module that passes a tensor on."""
+    seen: dict[str, Tensor] = {}
+    handles = []
+
+    def watch(name: str):
+        def hook(module, inputs, value):
+            for change in changes.get(name, ()):
+                value = change(value)
+            seen[name] = value
+            return value
+
+        return hook
+
+    for name, module in model.named_modules():
+        if not list(module.children()) and name:
+            handles.append(module.register_forward_hook(watch(name)))
+    try:
+        model(prompt, output)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return seen
+
+
+def hook_name(node) -> str:
+    if node.kind in ("enc.tok", "enc.pos", "dec.tok", "dec.pos"):
+        stack, what = node.kind.split(".")
+        return f"{stack}_embed.{what}"
+    stack = node.kind[:3]
+    if node.kind.endswith("mlp"):
+        return f"{stack}.{node.layer}.mlp.out"
+    return f"{stack}.{node.layer}.{HEADS[node.kind]}.z"
+
+
+def written(model: Transformer, node, value: Tensor) -> Tensor:
+    """A node's write into the stream, from the value at its hook: zero out the other heads, project, drop the bias."""
+    if node.head is None:
+        return value
+    alone = torch.zeros_like(value)
+    alone[:, :, node.head] = value[:, :, node.head]
+    block = model.get_submodule(f"{node.kind[:3]}.{node.layer}.{HEADS[node.kind]}")
+    return block.W_O(alone.flatten(2)) - block.W_O.bias
+
+
+def direct_sources(model: Transformer, site) -> list:
+    """What feeds a port, found by name: everything that the stream has met before this block reads it."""
+    from steer.names import Node
+
+    def heads(kind, layer):
+        return [Node(kind, layer, h) for h in range(model.config.heads)]
+
+    node = site.node
+    if node.kind == "enc-self" or (node.kind == "dec-cross" and site.port in ("k", "v")):
+        found, last = [Node("enc.tok"), Node("enc.pos")], node.layer if node.kind == "enc-self" else len(model.enc)
+        for layer in range(last):
+            found += [*heads("enc-self", layer), Node("enc-mlp", layer)]
+        return found
+    found = [Node("dec.tok"), Node("dec.pos")]
+    for layer in range(node.layer):
+        found += [*heads("dec-self", layer), *heads("dec-cross", layer), Node("dec-mlp", layer)]
+    return found + (heads("dec-self", node.layer) if node.kind == "dec-cross" else [])
+
+
+def biases(model: Transformer, site) -> Tensor:
+    """The attention biases in the stream of a port."""
+    blocks = {(n.kind, n.layer) for n in direct_sources(model, site) if n.head is not None}
+    total = torch.zeros(model.config.d_model, dtype=model.unembed.weight.dtype)
+    for kind, layer in blocks:
+        total = total + model.get_submodule(f"{kind[:3]}.{layer}.{HEADS[kind]}").W_O.bias
+    return total
+
+
+class Oracle:
+    def __init__(self, model: Transformer, prompt: Tensor, output: Tensor, ablated: dict[str, Tensor]) -> None:
+        self.model, self.prompt, self.output, self.ablated = model, prompt, output, ablated
+        self.clean = hooked_forward(model, prompt, output, {})
+        self.records: dict[str, dict[str, Tensor]] = {}
+
+    def value(self, name: str, origin) -> Tensor:
+        kind = type(origin).__name__
+        if kind == "Clean":
+            return self.clean[name]
+        if kind == "Ablated":
+            return self.ablated[name].expand_as(self.clean[name])
+        if kind == "Recorded":
+            return self.records[origin.run][name]
+        order = list(range(self.clean[name].shape[1]))
+        order[origin.first - 1], order[origin.second - 1] = order[origin.second - 1], order[origin.first - 1]
+        return self.clean[name][:, order]
+
+    def rebuilt(self, edit: Rebuild) -> Tensor:
+        changes = dict(edit.changes)
+        stream = biases(self.model, edit.site)
+        for node in direct_sources(self.model, edit.site):
+            name = hook_name(node)
+            if node in changes:
+                value = self.value(name, changes[node])
+            else:
+                value = self.clean[name] if edit.base == "clean" else self.ablated[name].expand_as(self.clean[name])
+            stream = stream + written(self.model, node, value)
+        node = edit.site.node
+        block = self.model.get_submodule(f"{node.kind[:3]}.{node.layer}.{HEADS[node.kind]}")
+        memory = node.kind == "dec-cross" and edit.site.port in ("k", "v")
+        normed = (self.model.ln_enc if memory else block.ln)(stream)
+        full = {"q": block.W_Q, "k": block.W_K, "v": block.W_V}[edit.site.port](normed)
+        return full.view(*full.shape[:-1], block.heads, -1)[:, :, node.head]
+
+    def run(self, run: Run) -> dict[str, Tensor]:
+        changes = defaultdict(list)
+        for edit in run.edits:
+            node, port = edit.site.node, edit.site.port
+            if node.head is None:
+                name = hook_name(node) if port is None else None
+                changes[name].append(lambda value, edit=edit, name=name: self.value(name, edit.value))
+                continue
+            name = f"{node.kind[:3]}.{node.layer}.{HEADS[node.kind]}.{port}"
+
+            def change(value: Tensor, edit=edit, name=name) -> Tensor:
+                new = value.clone()
+                head = edit.site.node.head
+                if isinstance(edit, Rebuild):
+                    new[:, :, head] = self.rebuilt(edit)
+                elif edit.site.port in ("scores", "pattern"):
+                    new[:, head] = self.value(name, edit.value)[:, head]
+                else:
+                    new[:, :, head] = self.value(name, edit.value)[:, :, head]
+                return new
+
+            changes[name].append(change)
+        seen = hooked_forward(self.model, self.prompt, self.output, changes)
+        self.records[run.name] = seen
+        return seen
+
+    def results(self, plan: Plan) -> dict[str, dict[str, Tensor]]:
+        return {run.name: self.run(run) for run in plan.runs}
+
+
+def position_means(values: Tensor, real: Tensor) -> Tensor:
+    """The mean at each position over the episodes that reach it, by plain loops."""
+    rows = []
+    for place in range(values.shape[1]):
+        here = [values[row, place] for row in range(len(values)) if real[row, place]]
+        rows.append(torch.stack(here).mean(0))
+    return torch.stack(rows)[None]

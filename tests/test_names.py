@@ -1,0 +1,84 @@
+"""Names: parse and print are inverses, and the shape agrees with the model itself."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steer.errors import SteerError
+from steer.model.config import ModelConfig
+from steer.model.transformer import Hook, Transformer
+from steer.names import Node, Shape, Site, parse_site
+
+shapes = st.builds(Shape, st.integers(1, 12), st.integers(1, 12), st.integers(1, 12))
+SHAPE = Shape(2, 2, 8)
+
+
+@given(shapes, st.data())
+def test_parse_and_print_are_inverses(shape: Shape, data: st.DataObject):
+    site = data.draw(st.sampled_from(shape.sites))
+    assert parse_site(str(site)) == site
+    assert parse_site(str(site).upper()) == site
+    assert shape.site(str(site).title()) == site
+    assert shape.has(site)
+
+
+@pytest.mark.parametrize("sizes", [(2, 2, 8), (1, 3, 2), (3, 1, 4)])
+def test_the_shape_is_the_models(sizes: tuple[int, int, int]):
+    encoder, decoder, heads = sizes
+    model = Transformer(ModelConfig(encoder_layers=encoder, decoder_layers=decoder, heads=heads))
+    shape = Shape(*sizes)
+    assert list(model.steps()) == shape.steps
+    hooks = {name for name, module in model.named_modules() if isinstance(module, Hook)}
+    known = {site.path for site in shape.sites}
+    # A block's whole output has a hook but no name of its own: its heads have.
+    assert hooks - known == {name for name in hooks if name.endswith("attn.out")}
+    assert known <= hooks
+
+
+def test_layer_ten_is_not_layer_one():
+    assert parse_site("enc-self-10.11.k") == Site(Node("enc-self", 10, 11), "k")
+    shape = Shape(12, 2, 12)
+    assert shape.expand_nodes("enc-self-1.*") == shape.block("enc-self", 1)
+
+
+def test_globs():
+    assert SHAPE.expand_nodes("enc-self-*.*") == [*SHAPE.block("enc-self", 0), *SHAPE.block("enc-self", 1)]
+    assert SHAPE.expand_nodes("ENC-mlp-?") == [Node("enc-mlp", 0), Node("enc-mlp", 1)]
+    assert SHAPE.expand_heads("dec-*-1.3") == [Node("dec-self", 1, 3), Node("dec-cross", 1, 3)]
+
+
+@pytest.mark.parametrize("text", ["dec-cros-1.5", "dec-cross-1.8", "dec-cross-2.5"])
+def test_a_wrong_head_is_answered_with_the_nearest(text: str):
+    with pytest.raises(SteerError, match=r"did you mean dec-cross-1\.\d"):
+        SHAPE.one_head(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "enc", "dec-cross", "dec-cross-1", "enc-resid-0.cross", "enc-self-0.1.x", "x" * 999]
+)
+def test_what_is_no_name_is_refused(text: str):
+    with pytest.raises(SteerError):
+        parse_site(text)
+    with pytest.raises(SteerError):
+        SHAPE.site(text)
+
+
+def test_sources():
+    assert [str(n) for n in SHAPE.sources(parse_site("enc-self-0.1.q"))] == ["enc.tok", "enc.pos"]
+    into_k = [str(n) for n in SHAPE.sources(parse_site("dec-cross-1.5.k"))]
+    assert into_k[:2] == ["enc.tok", "enc.pos"]
+    assert into_k[-1] == "enc-mlp-1"
+    assert len(into_k) == 2 + 16 + 2
+    into_q = [str(n) for n in SHAPE.sources(parse_site("dec-cross-0.5.q"))]
+    assert into_q == ["dec.tok", "dec.pos", *(f"dec-self-0.{h}" for h in range(8))]
+
+
+@given(shapes)
+def test_sources_come_before_their_target(shape: Shape):
+    for node in shape.all_heads[:: max(1, len(shape.all_heads) // 7)]:
+        for port in ("q", "k", "v"):
+            for source in shape.sources(Site(node, port)):
+                wrote = Site(source, "z" if source.is_head else None)
+                assert shape.order(wrote) < shape.order(Site(node, port))
