@@ -1,0 +1,50 @@
+"""steer: causal experiments on transformers, stated as recipes.
+
+    import steer
+
+    result = steer.run(steer.load_recipe("keep_one_k", "episodes.count=200"))
+    result.frame
+
+The names below are loaded when they are first used, so that `import steer` is quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from steer.errors import SteerError
+from steer.version import __version__
+
+if TYPE_CHECKING:
+    from steer.api import build_recipe, run
+    from steer.library import load_recipe
+    from steer.model.checkpoint import load_checkpoint
+    from steer.results import read_result
+    from steer.task.program import solve
+
+_HOMES = {
+    "build_recipe": "steer.api",
+    "run": "steer.api",
+    "load_recipe": "steer.library",
+    "load_checkpoint": "steer.model.checkpoint",
+    "read_result": "steer.results",
+    "solve": "steer.task.program",
+}
+
+__all__ = [
+    "SteerError",
+    "__version__",
+    "build_recipe",
+    "load_checkpoint",
+    "load_recipe",
+    "read_result",
+    "run",
+    "solve",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'steer' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

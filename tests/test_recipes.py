@@ -73,7 +73,7 @@ def test_n_faults_give_n_messages_with_their_places(recipe_file):
     found = faults(path)
     assert len(found) == 4, found
     assert any(f"{path}:4:1: unknown key 'freez'; did you mean 'freeze'" in f for f in found)
-    assert any(f"{path}:5:20: episodes.count: " in f and "(found -1)" in f for f in found)
+    assert any(f"{path}:5:19: episodes.count: " in f and "(found -1)" in f for f in found)
     assert any(f"{path}:5:23: unknown key 'episodes.arty'; did you mean 'arity'" in f for f in found)
     assert any(f"{path}:7:12: measures.0.name: " in f and "did you mean attention-accuracy" in f for f in found)
 

@@ -1,0 +1,23 @@
+"""The verbs of the command line as Python functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from steer.documents import Document, check_as
+from steer.experiment import run_experiment
+from steer.library import Loaded
+from steer.model.checkpoint import Checkpoint, load_checkpoint
+from steer.recipe import RECIPE, Recipe
+from steer.results import Result
+
+
+def build_recipe(name: str = "recipe", **keys: Any) -> Loaded:
+    """A recipe from keyword arguments, checked like one from a file: `build_recipe(kind="clean", measures=[…])`."""
+    document = Document(name, keys)
+    return Loaded(name, check_as(document, RECIPE, Recipe), document)
+
+
+def run(recipe: Loaded, checkpoint: Checkpoint | None = None) -> Result:
+    """Run a recipe, on the checkpoint that it names or on another. Nothing is written to disk."""
+    return run_experiment(recipe, checkpoint or load_checkpoint(recipe.recipe.checkpoint))
