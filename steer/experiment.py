@@ -48,7 +48,7 @@ def run_experiment(loaded: Loaded, checkpoint: Checkpoint, tell: Tell = lambda d
     saved: dict[str, list[tuple[list[int], Tensor]]] = {}
     for part, condition, values in session.results():
         tallies.measure(part, condition, values)
-        for name in recipe.save:
+        for name in recipe.tensors:
             value = site_value(engine.model, values, engine.shape.site(name))
             saved.setdefault(f"{condition}/{name}", []).append((part.rows, value.cpu()))
     tallies.generate(session)
@@ -68,6 +68,7 @@ class Tallies:
         if any(measure.against == "counterfactual" for measure in recipe.measures):
             self.answers["counterfactual"] = counterfactual(episodes, recipe)
         self._found: dict[tuple[str, ...], Tally] = {}
+        self._targets: dict[tuple[int, str], Tensor] = {}
 
     @property
     def done(self) -> list[Tally]:
@@ -79,8 +80,11 @@ class Tallies:
 
     def target(self, part: Part, against: str) -> Tensor:
         """The tokens that each step should say: B T."""
-        episodes = [self.answers[against][row] for row in part.rows]
-        return torch.from_numpy(collate(episodes).target).to(self.engine.device)
+        key = (part.number, against)
+        if key not in self._targets:
+            episodes = [self.answers[against][row] for row in part.rows]
+            self._targets[key] = torch.from_numpy(collate(episodes).target).to(self.engine.device)
+        return self._targets[key]
 
     def measure(self, part: Part, condition: str, values: Values) -> None:
         for measure in self.recipe.measures:

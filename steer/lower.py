@@ -80,7 +80,7 @@ class Context:
 
 def lower(recipe: Recipe, shape: Shape) -> Plan:
     context = Context(shape)
-    reads = [*_measured_sites(recipe, context), *context.sites("save", recipe.save)]
+    reads = [*_measured_sites(recipe, context), *context.sites("tensors", recipe.tensors)]
     freeze = [Put(site, Clean()) for site in context.sites("freeze", recipe.freeze)]
     match recipe:
         case KeepOnlyOne() | AblateOnlyOne():

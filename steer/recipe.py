@@ -81,7 +81,8 @@ class Common(Strict):
     ablation: Ablation = Ablation()
     freeze: Annotated[Names, Field(description="sites held at their clean values")] = ()
     measures: tuple[Measure, ...]
-    save: Annotated[Names, Field(description="sites whose values are written to tensors.safetensors")] = ()
+    # Not `save`: nnsight gives every object an attribute of that name, which pydantic would take for a default.
+    tensors: Annotated[Names, Field(description="sites whose values are written to tensors.safetensors")] = ()
     seed: Annotated[int, Field(ge=0, description="of resampling and of the intervals")] = 0
     figure: Literal["bars", "positions", "none"] = "bars"
 

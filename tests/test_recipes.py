@@ -216,7 +216,7 @@ def test_processes_give_the_same_rows(steer, recipe_file, tmp_path: Path):
 def test_saved_tensors_are_the_sites(steer, recipe_file, tmp_path: Path):
     from safetensors.torch import load_file
 
-    text = "kind: ablate-set\nnodes: enc-self-0.1\nepisodes: {count: 30}\nsave: [enc-self-0.1.z, enc-self-0.1.out]\n"
+    text = "kind: ablate-set\nnodes: enc-self-0.1\nepisodes: {count: 30}\ntensors: [enc-self-0.1.z, enc-self-0.1.out]\n"
     path = recipe_file(text + "measures: [{name: exact-match}]\n")
     told = json.loads(steer("run", path, "--out", tmp_path, "--json", "ablation.value=zero").stdout)
     tensors = load_file(Path(told["folder"]) / "tensors.safetensors")

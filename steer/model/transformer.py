@@ -100,8 +100,8 @@ class Attention(nn.Module):
         )
 
     def attend(self, state: State) -> None:
-        q, k = self.q(state.q).transpose(1, 2), self.k(state.k).permute(0, 2, 3, 1)
-        scores = q @ k / math.sqrt(q.shape[-1])  # B H T S
+        q, k = self.q(state.q), self.k(state.k)
+        scores = (q / math.sqrt(q.shape[-1])).transpose(1, 2) @ k.permute(0, 2, 3, 1)  # B H T S
         scores = self.scores(scores.masked_fill(self.blocked(state), -torch.inf))
         state.pattern = self.pattern(scores.softmax(-1))
 
