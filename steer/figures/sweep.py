@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import seaborn as sns
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from steer.figures.theme import COLUMN, INK, MUTED, new_figure, save_figure, theme
@@ -33,52 +35,43 @@ def series(result: Result) -> list[str]:
 
 def label(row: Row, rows: list[Row]) -> str:
     differ = [key for key in ("measure", "head", "against") if len({other[key] for other in rows}) > 1]
-    return ", ".join(str(row[key]) for key in differ if row[key]) or str(row["measure"])
+    words = {"measure": _plain(row["measure"]), "head": row["head"], "against": f"on the {row['against']}"}
+    return ", ".join(words[key] for key in differ if row[key]) or _plain(row["measure"])
 
 
-def draw_bars(result: Result) -> Any:
-    """One row for each condition; the ends of the scale are dotted lines when there is one series."""
+def draw_bars(result: Result) -> Figure:
+    """One row for each condition; the ends of the scale stand first, in grey, with a line through the rest."""
     rows = [row for row in result.rows if row["position"] == "all"]
     names = series(result)
-    swept = [c for c in dict.fromkeys(row["condition"] for row in rows) if len(names) > 1 or c not in ENDS]
-    swept = swept or list(dict.fromkeys(row["condition"] for row in rows))
-    figure = new_figure(COLUMN, 0.9 + 0.17 * len(swept) * max(1, 0.8 * len(names)))
+    conditions = sorted(dict.fromkeys(row["condition"] for row in rows), key=lambda c: c not in ENDS)
+    thickness = 0.8 / len(names)
+    figure = new_figure(COLUMN, 0.95 + 0.16 * len(conditions) * max(1, 0.7 * len(names)) + 0.2 * (len(names) > 1))
     axes = figure.add_subplot()
     colours = sns.color_palette("colorblind", len(names))
-    for number, row in enumerate(r for r in rows if r["condition"] in swept):
-        side = names.index(label(row, result.rows))
-        place = swept.index(row["condition"]) + (side - (len(names) - 1) / 2) * 0.8 / len(names)
-        axes.barh(place, row["value"], height=0.8 / len(names), color=colours[side], linewidth=0, zorder=2)
-        axes.hlines(place, row["low"], row["high"], color=INK, linewidth=0.8, zorder=3 + number)
-    axes.set_yticks(range(len(swept)), swept)
+    for row in rows:
+        side, end = names.index(label(row, result.rows)), row["condition"] in ENDS
+        place = conditions.index(row["condition"]) + (side - (len(names) - 1) / 2) * thickness
+        colour = MUTED if end and len(names) == 1 else colours[side]
+        axes.barh(place, row["value"], height=thickness, color=colour, linewidth=0, zorder=2)
+        axes.hlines(place, row["low"], row["high"], color=INK, linewidth=0.8, zorder=3)
+        if end and len(names) == 1:
+            axes.axvline(row["value"], color=MUTED, linestyle=":", linewidth=0.8, zorder=1)
+    axes.set_yticks(range(len(conditions)), conditions)
     axes.invert_yaxis()
-    if len(names) == 1:
-        _draw_ends(axes, [row for row in rows if row["condition"] in ENDS and row["condition"] not in swept])
-    else:
-        _legend(axes, names, colours)
     axes.set_xlim(0, 1)
     axes.xaxis.set_major_formatter("{x:.0%}")
-    axes.set_xlabel(_axis(rows, names))
-    _title(axes, result)
+    axes.set_xlabel(_axis(rows))
+    if len(names) > 1:
+        _legend(axes, names, colours)
+    _title(figure, result)
     sns.despine(figure)
     return figure
 
 
-def _draw_ends(axes: Axes, ends: list[Row]) -> None:
-    for row in ends:
-        axes.axvline(row["value"], color=MUTED, linestyle=":", linewidth=1, zorder=1)
-        side = "right" if row["value"] > 0.5 else "left"
-        text = row["condition"].removesuffix(" before the chain")
-        axes.annotate(
-            text, (row["value"], 1), xycoords=("data", "axes fraction"), xytext=(-2 if side == "right" else 2, 2),
-            textcoords="offset points", ha=side, va="bottom", color=MUTED, fontsize=6,
-        )  # fmt: skip
-
-
-def draw_positions(result: Result) -> Any:
+def draw_positions(result: Result) -> Figure:
     """One line for each condition and series, over the positions of the answer."""
     rows = [row for row in result.rows if row["position"] != "all"]
-    figure = new_figure(COLUMN, 2.4)
+    figure = new_figure(COLUMN, 2.6)
     axes = figure.add_subplot()
     lines = list(dict.fromkeys((row["condition"], label(row, result.rows)) for row in rows))
     colours = sns.color_palette("colorblind", len(lines))
@@ -93,26 +86,30 @@ def draw_positions(result: Result) -> Any:
     axes.yaxis.set_major_formatter("{x:.0%}")
     axes.set_xticks(sorted({int(row["position"]) for row in rows}))
     axes.set_xlabel("position in the answer")
-    axes.set_ylabel(_axis(rows, series(result)))
-    _title(axes, result)
+    axes.set_ylabel(fill(_axis(rows), 24, break_on_hyphens=False))
+    _title(figure, result)
     sns.despine(figure)
     return figure
 
 
-def _axis(rows: list[Row], names: list[str]) -> str:
-    measures = list(dict.fromkeys(row["measure"] for row in rows))
-    head = f" of {rows[0]['head']}" if rows and rows[0]["head"] and len(names) == 1 else ""
-    return f"{' / '.join(measures)}{head}, 95 % interval"
+def _axis(rows: list[Row]) -> str:
+    measures = list(dict.fromkeys(_plain(row["measure"]) for row in rows))
+    heads = {row["head"] for row in rows}
+    head = f" of {heads.pop()}" if len(heads) == 1 and "" not in heads else ""
+    return f"{' / '.join(measures)}{head}"
+
+
+def _plain(measure: str) -> str:
+    return measure.replace("-", " ")
 
 
 def _legend(axes: Axes, names: list[str], colours: Any) -> None:
-    marks = [Line2D([], [], color=colour, linewidth=4) for colour in colours]
+    marks = [Line2D([], [], color=colour, linewidth=4, solid_capstyle="butt") for colour in colours]
     axes.figure.legend(marks, names, loc="outside lower center", ncols=1 if len(names) > 2 else 2, frameon=False)
 
 
-def _title(axes: Axes, result: Result) -> None:
+def _title(figure: Figure, result: Result) -> None:
     told = result.metadata
-    text = told["recipe"]["description"] or told["name"]
-    axes.set_title(
-        f"{text}\n{told['checkpoint']['name']}, {told['episodes']:,} episodes", fontsize=7, pad=12, loc="left"
-    )
+    text = fill(told["recipe"]["description"] or told["name"], 64, break_on_hyphens=False)
+    where = f"{told['checkpoint']['name']}, {told['episodes']:,} episodes, 95 % intervals"
+    figure.suptitle(f"{text}\n{where}", fontsize=7, x=0.02, ha="left")
