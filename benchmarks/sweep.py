@@ -15,11 +15,13 @@ its own for each side of the K sweep.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import multiprocessing
 import resource
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -91,6 +93,26 @@ def nnsight_forward(model, prompt, output, edits, reads):  # type: ignore[no-unt
     with traced.trace(prompt, output):
         visit()
     return found
+
+
+def pyvene_forward(model, prompt, output, edits, reads):  # type: ignore[no-untyped-def]
+    import re
+
+    import pyvene
+
+    def component(name: str) -> str:
+        return re.sub(r"\.(\d+)\.", r"[\1].", name) + ".output"
+
+    def change(edit):  # type: ignore[no-untyped-def]
+        return lambda base, source: edit(base)
+
+    asked = [{"component": component(n), "intervention": change(e)} for n, e in edits.items()]  # type: ignore[no-untyped-call]
+    asked += [
+        {"component": component(n), "intervention": pyvene.CollectIntervention()} for n in reads if n not in edits
+    ]
+    wrapped = pyvene.IntervenableModel(asked, model=model)
+    (_, collected), _ = wrapped(base={"prompt": prompt, "output": output}, unit_locations=None, return_dict=False)
+    return dict(zip([n for n in reads if n not in edits], collected, strict=True))
 
 
 def batches(episodes: Sequence[Episode]) -> list[tuple[Tensor, Tensor, Tensor]]:
@@ -297,11 +319,10 @@ def sides(kind: str, checkpoint: Checkpoint, count: int) -> dict[str, Callable[[
         "chain": lambda: steer_sweep(chain_recipe(count), checkpoint),
         "full": lambda: steer_full(checkpoint, count),
     }[kind]
-    return {
-        "steer": mine,
-        "plain hooks": lambda: by_hand(hook_forward, checkpoint, episodes),
-        "plain nnsight": lambda: by_hand(nnsight_forward, checkpoint, episodes),
-    }
+    forwards = {"plain hooks": hook_forward, "plain nnsight": nnsight_forward}
+    if importlib.util.find_spec("pyvene"):
+        forwards["pyvene"] = pyvene_forward
+    return {"steer": mine} | {n: partial(by_hand, f, checkpoint, episodes) for n, f in forwards.items()}
 
 
 def timed(work: Callable[[], Numbers]) -> tuple[float, Numbers]:

@@ -81,7 +81,7 @@ def run_one(path: Path, job: Job, tell: Callable[[float], None] = lambda done: N
     try:
         return _run(path, job, tell)
     except SteerError as error:
-        return Outcome(path.stem, faults=error.faults)
+        return Outcome(path.stem, faults=tuple(f if str(path) in f else f"{path}: {f}" for f in error.faults))
 
 
 def _run(path: Path, job: Job, tell: Callable[[float], None]) -> Outcome:

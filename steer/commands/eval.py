@@ -55,5 +55,5 @@ def _table(report: dict[str, Any]) -> str:
     for row in report["groups"]:
         low, high = row["interval"]
         lines.append(f"{row['group']:22}{row['episodes']:>9,}{row['exact_match']:>12.1%}   {low:.1%} to {high:.1%}")
-    lines.append(f"\ntoken accuracy {report['token_accuracy']:.2%}, perplexity {report['perplexity']:.4f}")
+    lines.append(f"\ntoken accuracy {report['token_accuracy']:.2%}, perplexity {report['perplexity']:.4g}")
     return "\n".join([f"{report['checkpoint']} on the {report['split']} split, greedy decoding", *lines])
