@@ -17,14 +17,16 @@ from torch import Tensor
 from steer.engine.engine import Engine, Part, Session, Values
 from steer.engine.values import site_value
 from steer.library import Loaded
+from steer.lower import attribution_sites
 from steer.measure.answers import exact_match, exact_tokens, token_accuracy
-from steer.measure.attention import attention_accuracy, attention_mass
+from steer.measure.attention import attention_accuracy, attention_mass, is_colour
+from steer.measure.attribution import CONSTANT, logit_attribution
 from steer.measure.tally import Tally, bootstrap_weights
 from steer.model.batch import collate
 from steer.model.checkpoint import Checkpoint
 from steer.names import Site
 from steer.plan import Plan
-from steer.recipe import AnswerMeasure, AttentionMeasure, Recipe
+from steer.recipe import AnswerMeasure, AttentionMeasure, AttributionMeasure, Recipe
 from steer.results import Result, content_hash
 from steer.selection import counterfactual, select
 from steer.task.episode import Episode
@@ -91,6 +93,8 @@ class Tallies:
             target = self.target(part, measure.against)
             if isinstance(measure, AttentionMeasure):
                 self._measure_heads(measure, part, condition, values, target)
+            elif isinstance(measure, AttributionMeasure):
+                self._measure_components(measure, part, condition, values, target)
             elif measure.decoding == "forced":
                 found = ANSWERS[measure.name](values["logits"], target)
                 self._put(self._answer_tally(measure, condition), part, *found)
@@ -103,6 +107,20 @@ class Tallies:
             found = ATTENTION[measure.name](pattern, part.prompt, target)
             labels = {"condition": condition, "measure": measure.name, "head": str(head), "against": measure.against}
             self._put(self.tally(POSITIONS, **labels), part, *found)
+
+    def _measure_components(
+        self, measure: AttributionMeasure, part: Part, condition: str, values: Values, target: Tensor
+    ) -> None:
+        shape, model = self.engine.shape, self.engine.model
+        named = dict.fromkeys(node for text in measure.components for node in shape.expand_nodes(text))
+        *writers, final = attribution_sites(shape)
+        writes = {
+            str(s.node): site_value(model, values, Site(s.node, "out" if s.node.is_head else None)) for s in writers
+        }
+        shares = logit_attribution(model, writes, values[final.path], target)
+        for component in (*map(str, named), CONSTANT):
+            labels = {"condition": condition, "measure": measure.name, "head": component, "against": "answer"}
+            self._put(self.tally(POSITIONS, **labels), part, shares[component].double(), is_colour(target))
 
     def generate(self, session: Session) -> None:
         """Answers that the model writes itself, with each condition's interventions on."""

@@ -18,6 +18,7 @@ from steer.recipe import (
     AblateOnlyOne,
     AblateSet,
     AttentionMeasure,
+    AttributionMeasure,
     ChainedPatch,
     CleanRun,
     KeepOnlyOne,
@@ -104,7 +105,13 @@ def _measured_sites(recipe: Recipe, context: Context) -> list[Site]:
         if measure.against == "counterfactual" and not isinstance(recipe, PositionSwap):
             text = "only a position-swap has a counterfactual answer"
             context.faults.append((("measures", number, "against"), text))
-        if isinstance(measure, AttentionMeasure):
+        if isinstance(measure, AttributionMeasure):
+            components = context.nodes("measures", measure.components)
+            if any(node.stack != "dec" for node in components):
+                text = "only the decoder writes into the stream that the logits read"
+                context.faults.append((("measures", number, "components"), text))
+            sites += attribution_sites(context.shape)
+        elif isinstance(measure, AttentionMeasure):
             heads = context.heads("measures", measure.heads)
             if any(node.kind != "dec-cross" for node in heads):
                 text = "attention is measured on dec-cross heads, which look at the prompt"
@@ -113,6 +120,13 @@ def _measured_sites(recipe: Recipe, context: Context) -> list[Site]:
         else:
             sites.append(LOGITS)
     return list(dict.fromkeys(sites))
+
+
+def attribution_sites(shape: Shape) -> list[Site]:
+    """What logit attribution reads: every write into the decoder's stream, and the stream at its end."""
+    writers = [node for node in shape.writers if node.stack == "dec"]
+    final = Site(Node("dec-resid", shape.decoder_layers - 1), "post")
+    return [*(Site(node, "z" if node.is_head else None) for node in writers), final]
 
 
 def _one_at_a_time(

@@ -71,7 +71,15 @@ class AnswerMeasure(Strict):
     ] = "forced"
 
 
-Measure: TypeAlias = Annotated[AttentionMeasure | AnswerMeasure, Field(discriminator="name")]
+class AttributionMeasure(Strict):
+    """How much of the right token's logit (above the mean colour's) each decoder component writes."""
+
+    name: Literal["logit-attribution"]
+    components: Annotated[Names, Field(description="decoder heads, MLPs, embeddings; globs allowed")] = ("dec*",)
+    against: Literal["answer"] = "answer"
+
+
+Measure: TypeAlias = Annotated[AttentionMeasure | AnswerMeasure | AttributionMeasure, Field(discriminator="name")]
 
 
 class Common(Strict):

@@ -13,6 +13,7 @@ from steer.errors import ConfigError, SteerError
 from steer.library import gather, load_recipe
 from steer.results import Result, known, write_result
 
+IN_LOGITS = ("logit-attribution",)  # measures that are no shares
 Advance = Callable[[float, str], None]
 
 
@@ -116,5 +117,6 @@ def _table(rows: Sequence[dict[str, Any]]) -> str:
     for row in rows:
         if row["position"] == "all":
             names = f"{row['condition']:34}{row['measure']:20}{row['head']:15}{row['against']:16}"
-            lines.append(f"{names}{row['value']:>8.1%}   {row['low']:.1%} to {row['high']:.1%}")
+            how = ".3f" if row["measure"] in IN_LOGITS else ".1%"
+            lines.append(f"{names}{row['value']:>8{how}}   {row['low']:{how}} to {row['high']:{how}}")
     return "\n".join(lines)

@@ -4,10 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from oracle import hook_name, hooked_forward, written
+from sklearn.linear_model import LinearRegression
 
+from steer.measure.answers import exact_match, exact_tokens, token_accuracy
+from steer.measure.attention import attention_accuracy, attention_mass
+from steer.measure.attribution import logit_attribution, ov_alignment, relative_logit
 from steer.measure.intervals import Z95, wilson
+from steer.measure.representation import explained, principal_components, r_squared
+from steer.measure.tally import Tally, bootstrap_weights
+from steer.model.batch import collate
+from steer.model.config import ModelConfig
+from steer.model.transformer import Transformer
+from steer.names import Shape
+from steer.task.splits import make_splits
+from steer.task.vocabulary import ID
 
 
 @given(st.integers(0, 300), st.integers(1, 300))
@@ -21,3 +35,138 @@ def test_wilson_ends_solve_its_equation(hits: int, total: int):
 
 def test_wilson_of_nothing_knows_nothing():
     assert wilson(0, 0) == (0.0, 1.0)
+
+
+# Attention
+
+
+def test_attention_measures_by_hand():
+    """Two steps on a prompt of four tokens: red blue red EOS."""
+    red, blue = ID["red"], ID["blue"]
+    prompt = torch.tensor([[red, blue, red, ID["EOS"]]])
+    target = torch.tensor([[red, blue, ID["EOS"]]])
+    pattern = torch.tensor([[[0.4, 0.5, 0.1, 0.0], [0.1, 0.6, 0.3, 0.0], [0.0, 0.0, 0.0, 1.0]]])
+    hits, counted = attention_accuracy(pattern, prompt, target)
+    assert hits.tolist() == [[0.0, 1.0, 1.0]]  # blue is looked at most at the first step, though red has as much mass
+    assert counted.tolist() == [[True, True, False]]  # the step that says EOS does not count
+    mass, _ = attention_mass(pattern, prompt, target)
+    torch.testing.assert_close(mass[0, :2], torch.tensor([0.5, 0.6], dtype=torch.float64), rtol=0, atol=1e-7)
+
+
+def test_answer_measures_by_hand():
+    red, eos, pad = ID["red"], ID["EOS"], ID["PAD"]
+    target = torch.tensor([[red, eos, pad], [red, red, eos]])
+    logits = torch.nn.functional.one_hot(torch.tensor([[red, eos, red], [red, eos, eos]]), 20).double()
+    assert exact_match(logits, target)[0].tolist() == [[1.0], [0.0]]
+    hits, counted = token_accuracy(logits, target)
+    assert (hits * counted).tolist() == [[1.0, 1.0, 0.0], [1.0, 0.0, 1.0]]
+    assert exact_tokens(torch.tensor([[red, eos], [red, red]]), target)[0].tolist() == [[1.0], [0.0]]
+
+
+# Tallies
+
+
+@given(st.integers(0, 1_000))
+def test_a_tallys_mean_is_the_plain_mean_of_what_counts(seed: int):
+    rng = np.random.default_rng(seed)
+    values, counted = rng.random((30, 5)), rng.integers(0, 2, (30, 5)).astype(float)
+    tally = Tally(30, 5, measure="m")
+    tally.put(list(range(20)), values[:20], counted[:20])
+    tally.put(list(range(20, 30)), values[20:], counted[20:])
+    rows = {row["position"]: row for row in tally.table(bootstrap_weights(30, 0, draws=50))}
+    assert rows["all"]["value"] == pytest.approx(values[counted == 1].mean())
+    for place in range(5):
+        if counted[:, place].any():
+            here = values[:, place][counted[:, place] == 1]
+            assert rows[str(place + 1)]["value"] == pytest.approx(here.mean())
+            assert rows[str(place + 1)]["counted"] == len(here)
+
+
+def test_the_bootstrap_covers_what_it_should():
+    """Means of 200 coin tosses, many times: about 95 % of the intervals hold the truth."""
+    rng, weights = np.random.default_rng(0), bootstrap_weights(200, 1, draws=400)
+    held = 0
+    for _ in range(200):
+        tally = Tally(200, 1)
+        tally.put(list(range(200)), rng.integers(0, 2, (200, 1)).astype(float), np.ones((200, 1)))
+        (row,) = tally.table(weights)
+        held += row["low"] <= 0.5 <= row["high"]
+    assert 0.9 <= held / 200 <= 0.99
+
+
+# Logit attribution and alignment
+
+
+@torch.no_grad()
+def test_components_sum_to_the_relative_logit(paper_model: Transformer):
+    model = paper_model.double()
+    for parameter in model.parameters():  # zero biases would hide a forgotten one
+        if parameter.ndim == 1:
+            parameter.add_(0.1 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)))
+    batch = collate(make_splits(0).test[:12])
+    prompt, output, target = map(torch.from_numpy, (batch.prompt, batch.output, batch.target))
+    seen = hooked_forward(model, prompt, output, {})
+    writes = {str(n): written(model, n, seen[hook_name(n)]) for n in Shape(2, 2, 8).writers if n.stack == "dec"}
+    shares = logit_attribution(model, writes, seen["dec.1.mlp.post"], target)
+    total = sum(shares.values())
+    torch.testing.assert_close(total, relative_logit(seen["logits"], target), rtol=0, atol=1e-10)
+
+
+@torch.no_grad()
+def test_a_copying_head_aligns_with_the_unembedding():
+    """W_V and W_O pass the first features on, memory holds the token's own unembedding row: alignment is its norm."""
+    config = ModelConfig(heads=1, d_model=32, d_head=32)
+    model = Transformer(config).double()
+    block = model.dec[1]["cross_attn"]
+    for linear in (block.W_V, block.W_O):
+        linear.weight.copy_(torch.eye(32))
+        linear.bias.zero_()
+    model.unembed.weight.copy_(torch.nn.functional.one_hot(torch.arange(20), 32))
+    tokens = torch.tensor([5, 7, 9])
+    own, null = ov_alignment(model, block, 0, model.unembed.weight[tokens], tokens)
+    assert own.tolist() == [1.0, 1.0, 1.0]
+    assert null.shape == (3, 19)
+    assert (null == 0).all()
+
+
+# Representation
+
+
+@given(st.integers(0, 500))
+def test_r2_is_that_of_a_linear_regression_on_the_onehot_label(seed: int):
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 4, 60)
+    activations = rng.normal(size=(60, 5)) + rng.normal(size=(4, 5))[labels]
+    onehot = np.eye(4)[labels]
+    fitted = LinearRegression().fit(onehot, activations).predict(onehot)
+    residual = ((activations - fitted) ** 2).sum() / ((activations - activations.mean(0)) ** 2).sum()
+    assert r_squared(activations, labels) == pytest.approx(1 - residual)
+
+
+def test_r2_tells_a_function_of_the_label_from_noise():
+    rng = np.random.default_rng(0)
+    labels, episodes = rng.integers(0, 3, 300), np.repeat(np.arange(100), 3)
+    exact = explained(np.eye(3)[labels] @ rng.normal(size=(3, 8)), labels, episodes)
+    assert exact.r2 == pytest.approx(1.0)
+    noise = explained(rng.normal(size=(300, 8)), labels, episodes)
+    assert noise.r2 < 2 * noise.null
+    assert noise.null < 0.05
+
+
+def test_r2_weights_count_points_several_times():
+    rng = np.random.default_rng(1)
+    activations, labels = rng.normal(size=(20, 3)), rng.integers(0, 2, 20)
+    times = rng.integers(0, 3, 20)
+    again = np.repeat(np.arange(20), times)
+    assert r_squared(activations, labels, times.astype(float)) == pytest.approx(
+        r_squared(activations[again], labels[again])
+    )
+
+
+def test_principal_components_are_those_of_the_covariance():
+    rng = np.random.default_rng(2)
+    activations = rng.normal(size=(200, 6)) * np.array([5, 3, 1, 1, 1, 1])
+    points, shares = principal_components(activations)
+    values = np.linalg.eigvalsh(np.cov(activations.T))[::-1]
+    np.testing.assert_allclose(shares, values[:2] / values.sum())
+    np.testing.assert_allclose(points.var(0, ddof=1), values[:2])

@@ -16,7 +16,7 @@ from steer.names import Shape
 from steer.plan import Rebuild
 from steer.recipe import KINDS, RECIPE
 from steer.results import read_result
-from steer.shipped import recipe_files, recipe_names
+from steer.shipped import RECIPES, recipe_files, recipe_names
 
 SHAPE = Shape(2, 2, 8)
 GOOD = """\
@@ -50,7 +50,7 @@ def test_every_shipped_recipe_is_short_and_says_what_it_is(path: Path):
     lines = path.read_text().splitlines()
     assert len(lines) <= 20
     assert lines[0].startswith("# yaml-language-server: $schema=")
-    assert any(f"steer run recipes/{path.name}" in line for line in lines)
+    assert any(f"steer run recipes/{path.relative_to(RECIPES)}" in line for line in lines)
     assert load_recipe(str(path)).recipe.description
 
 
@@ -60,7 +60,7 @@ def test_the_json_schema_accepts_every_shipped_recipe(path: Path):
 
 
 def test_the_shipped_schema_is_current():
-    shipped = json.loads((recipe_files()[0].parent / "schema.json").read_text())
+    shipped = json.loads((RECIPES / "schema.json").read_text())
     assert shipped == RECIPE.json_schema(), "run: steer schema > recipes/schema.json"
 
 

@@ -18,13 +18,18 @@ Row = dict[str, Any]
 ENDS = ("nothing ablated", "nothing ablated before the chain", "everything ablated")
 
 
+def in_logits(rows: list[Row]) -> bool:
+    return any(row["measure"] == "logit-attribution" for row in rows)
+
+
 def draw_result(result: Result, folder: Path, name: str = "figure") -> Path | None:
     """The figure that the recipe asked for, or none."""
     kind = result.metadata["recipe"]["figure"]
     if kind == "none":
         return None
     with theme():
-        figure = draw_bars(result) if kind == "bars" else draw_positions(result)
+        draw = draw_components if in_logits(result.rows) else draw_bars if kind == "bars" else draw_positions
+        figure = draw(result)
         return save_figure(figure, folder, name)
 
 
@@ -63,6 +68,26 @@ def draw_bars(result: Result) -> Figure:
     axes.set_xlabel(_axis(rows))
     if len(names) > 1:
         _legend(axes, names, colours)
+    _title(figure, result)
+    sns.despine(figure)
+    return figure
+
+
+def draw_components(result: Result) -> Figure:
+    """Logit attribution: one bar for each component, in the order of computation."""
+    rows = [row for row in result.rows if row["position"] == "all" and row["measure"] == "logit-attribution"]
+    figure = new_figure(COLUMN, 0.8 + 0.125 * len(rows))
+    axes = figure.add_subplot()
+    kinds = list(dict.fromkeys(row["head"].rpartition("-")[0] or row["head"] for row in rows))
+    colours = dict(zip(kinds, sns.color_palette("colorblind", len(kinds)), strict=True))
+    for place, row in enumerate(rows):
+        colour = colours[row["head"].rpartition("-")[0] or row["head"]]
+        axes.barh(place, row["value"], height=0.75, color=colour, linewidth=0)
+        axes.hlines(place, row["low"], row["high"], color=INK, linewidth=0.8)
+    axes.axvline(0, color=INK, linewidth=0.6)
+    axes.set_yticks(range(len(rows)), [row["head"] for row in rows], fontsize=6)
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.set_xlabel("contribution to the right token's logit\n(above the mean colour; final LayerNorm frozen)")
     _title(figure, result)
     sns.despine(figure)
     return figure
