@@ -10,7 +10,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from steer.commands.attend import attend
 from steer.commands.cp import cp
+from steer.commands.draw import draw
 from steer.commands.episodes import episodes
 from steer.commands.eval import evaluate
 from steer.commands.ls import ls
@@ -59,6 +61,6 @@ def steer(
     pass
 
 
-for command in (run, plan, validate, schema, ls, cp, episodes, train):
+for command in (run, draw, plan, validate, schema, attend, ls, cp, episodes, train):
     app.command()(command)
 app.command("eval")(evaluate)

@@ -1,0 +1,44 @@
+"""`steer attend`: one head's attention on one episode."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from steer.commands.options import CheckpointOption, JsonOption, OutOption
+from steer.shipped import DEFAULT
+
+EpisodeOption = Annotated[int | None, typer.Option(help="Number of a test episode (default 0).")]
+PromptOption = Annotated[str | None, typer.Option(help='Your own: "B S A | A = red | B = blue | A S B = blue red".')]
+
+
+def attend(
+    head: Annotated[str, typer.Option(help="A head: dec-cross-1.5.")],
+    checkpoint: CheckpointOption = DEFAULT,
+    episode: EpisodeOption = None,
+    prompt: PromptOption = None,
+    out: OutOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Show what a head attends to on an episode: as text, as JSON and as a figure."""
+    from json import dumps
+
+    from steer.figures.pattern import draw_pattern
+    from steer.files import make_folder
+    from steer.model.checkpoint import load_checkpoint
+    from steer.patterns import attention_pattern, choose_episode
+    from steer.planning import shape_of
+
+    node = shape_of(checkpoint).one_head(head)
+    loaded = load_checkpoint(checkpoint)
+    pattern = attention_pattern(loaded, node, choose_episode(loaded, episode, prompt))
+    folder = out or Path("results") / f"attend-{loaded.name}"
+    make_folder(folder)
+    picture = draw_pattern(pattern, folder, str(node))
+    if json:
+        typer.echo(dumps(pattern.as_json() | {"picture": str(picture)}, indent=1))
+        return
+    typer.echo(pattern.text())
+    typer.echo(f"\npicture: {picture}")
