@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from steer.commands.attend import attend
+from steer.commands.attribute import attribute
 from steer.commands.cp import cp
 from steer.commands.draw import draw
 from steer.commands.episodes import episodes
@@ -61,6 +62,6 @@ def steer(
     pass
 
 
-for command in (run, draw, plan, validate, schema, attend, ls, cp, episodes, train):
+for command in (run, draw, plan, validate, schema, attribute, attend, ls, cp, episodes, train):
     app.command()(command)
 app.command("eval")(evaluate)

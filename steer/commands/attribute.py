@@ -1,0 +1,105 @@
+"""`steer attribute`: who writes the answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from steer.commands.attend import EpisodeOption, PromptOption
+from steer.commands.options import CheckpointOption, JsonOption, OutOption, QuietOption
+from steer.shipped import DEFAULT
+
+if TYPE_CHECKING:
+    from steer.model.checkpoint import Checkpoint
+    from steer.names import Node
+    from steer.pages import Page
+
+RECIPE = "paper/fig02a_logit_attribution"
+
+
+def attribute(
+    head: Annotated[str | None, typer.Option(help="One head or MLP: its page.")] = None,
+    checkpoint: CheckpointOption = DEFAULT,
+    episodes: Annotated[int, typer.Option(min=1, max=2_000, help="How many test episodes.")] = 2_000,
+    episode: EpisodeOption = None,
+    prompt: PromptOption = None,
+    out: OutOption = None,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Logit attribution of every decoder component, or (--head) one component's page."""
+    if head is None:
+        _everything(checkpoint, episodes, out or Path("results"), json, quiet)
+        return
+    from steer.model.checkpoint import load_checkpoint
+    from steer.pages import component_page
+    from steer.planning import shape_of
+    from steer.recipe import Episodes
+    from steer.selection import select
+
+    (node,) = shape_of(checkpoint).expand_nodes(head)[:1]
+    loaded = load_checkpoint(checkpoint)
+    page = component_page(loaded, node, select(Episodes(count=episodes), loaded.record.data_seed))
+    _show(page, loaded, node, (episode, prompt), out, json)
+
+
+def _everything(checkpoint: str, episodes: int, out: Path, json: bool, quiet: bool) -> None:
+    from steer.commands.run import run
+
+    changes = [f"checkpoint={checkpoint}", f"episodes.count={episodes}"]
+    run([RECIPE, *changes], out=out, json=json, quiet=quiet)
+
+
+def _show(
+    page: Page, loaded: Checkpoint, node: Node, example: tuple[int | None, str | None], out: Path | None, json: bool
+) -> None:
+    from json import dumps
+
+    from steer.figures.pattern import draw_pattern
+    from steer.files import make_folder, write_atomically
+    from steer.patterns import attention_pattern, choose_episode
+
+    told = dict(vars(page))
+    folder = out or Path("results") / f"attribute-{loaded.name}-{node}"
+    make_folder(folder)
+    pattern = None
+    if node.is_head:
+        pattern = attention_pattern(loaded, node, choose_episode(loaded, *example))
+        told |= {"pattern": pattern.as_json(), "picture": str(draw_pattern(pattern, folder))}
+    write_atomically(folder / "page.json", dumps(told, indent=1) + "\n")
+    if json:
+        typer.echo(dumps(told, indent=1))
+        return
+    typer.echo(_text(page))
+    if pattern is not None:
+        typer.echo(f"\n{pattern.text()}\n\npicture: {told['picture']}")
+
+
+def _text(page: Page) -> str:
+    lines = [f"{page.component} of {page.checkpoint}, {page.episodes:,} test episodes (95 % intervals)"]
+    titles = {
+        "logit-attribution": "logit contribution (final LayerNorm frozen)",
+        "attention-accuracy": "attention accuracy",
+    }
+    for measure, title in titles.items():
+        rows = [row for row in page.rows if row["measure"] == measure]
+        lines += ["", title] if rows else []
+        for row in rows:
+            place = (
+                row["token"]
+                if row["token"] != "all"
+                else "overall"
+                if row["position"] == "all"
+                else f"position {row['position']}"
+            )
+            how = ".1%" if measure == "attention-accuracy" else ".3f"
+            lines.append(f"  {place:12}{row['value']:>8{how}}   {row['low']:{how}} to {row['high']:{how}}")
+    if page.alignment:
+        a = page.alignment
+        lines += ["", "OV alignment with the unembedding (middle 95 % of tokens)"]
+        lines.append(f"  own row     {a['own_mean']:8.2f}   {a['own_low']:.2f} to {a['own_high']:.2f}")
+        lines.append(f"  other rows  {a['null_mean']:8.2f}   {a['null_low']:.2f} to {a['null_high']:.2f}")
+        lines.append(f"  above 97.5 % of the others: {a['above_null']:.1%} of {a['tokens']:,} colour tokens")
+    return "\n".join([*lines, *(f"({note})" for note in page.left_out)])

@@ -1,0 +1,132 @@
+"""One component's page: what it writes, what it looks at, what it would copy.
+
+Logit contribution overall, by output position and by token; attention accuracy by position; alignment of the OV circuit
+with the unembedding against a null of other rows. What a component does not have (an encoder head has no direct
+logit contribution, an MLP no attention) is left out and said so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from steer.engine.engine import Engine, Part, Values
+from steer.engine.values import attention, site_value
+from steer.lower import attribution_sites
+from steer.measure.attention import attention_accuracy, is_colour
+from steer.measure.attribution import logit_attribution, ov_alignment
+from steer.measure.tally import Tally, bootstrap_weights
+from steer.model.batch import collate
+from steer.model.checkpoint import Checkpoint
+from steer.names import Node, Site
+from steer.task.episode import Episode
+from steer.task.vocabulary import COLOURS, ID
+
+POSITIONS = 5
+MEMORY = Site(Node("enc.memory"))
+
+
+@dataclass
+class Page:
+    component: str
+    checkpoint: str
+    episodes: int
+    rows: list[dict[str, Any]]
+    alignment: dict[str, float] | None = None
+    left_out: list[str] = field(default_factory=list)
+
+
+@torch.no_grad()
+def component_page(checkpoint: Checkpoint, node: Node, episodes: Sequence[Episode], seed: int = 0) -> Page:
+    engine = Engine(checkpoint)
+    tallies = _tallies(node, len(episodes))
+    aligned: list[tuple[Tensor, Tensor]] = []
+    for part in engine.parts(episodes):
+        target = torch.from_numpy(collate([episodes[row] for row in part.rows]).target).to(engine.device)
+        values = engine.clean(part, _paths(engine, node))
+        if node.stack == "dec":
+            _add_contribution(engine, node, part, values, target, tallies)
+        if node.kind == "dec-cross":
+            found = attention_accuracy(site_value(engine.model, values, Site(node, "pattern")), part.prompt, target)
+            _put(tallies["attention-accuracy"], part, *found)
+            aligned.append(_alignment(engine, node, part, values))
+    weights = bootstrap_weights(len(episodes), seed)
+    page = Page(str(node), checkpoint.name, len(episodes), [r for t in tallies.values() for r in t.table(weights)])
+    if aligned:
+        page.alignment = _summary(aligned)
+    page.left_out = _left_out(node)
+    return page
+
+
+def _tallies(node: Node, episodes: int) -> dict[str, Tally]:
+    tallies: dict[str, Tally] = {}
+    if node.stack == "dec":
+        tallies["all"] = Tally(episodes, POSITIONS, measure="logit-attribution", token="all")
+        tallies |= {c: Tally(episodes, 1, measure="logit-attribution", token=c) for c in COLOURS}
+    if node.kind == "dec-cross":
+        tallies["attention-accuracy"] = Tally(episodes, POSITIONS, measure="attention-accuracy", token="all")
+    return tallies
+
+
+def _paths(engine: Engine, node: Node) -> list[str]:
+    paths = [site.path for site in attribution_sites(engine.shape)] if node.stack == "dec" else []
+    if node.is_head:
+        paths.append(Site(node, "pattern").path)
+    return [*paths, MEMORY.path]
+
+
+def _add_contribution(
+    engine: Engine, node: Node, part: Part, values: Values, target: Tensor, tallies: dict[str, Tally]
+) -> None:
+    final = attribution_sites(engine.shape)[-1]
+    write = site_value(engine.model, values, Site(node, "out" if node.is_head else None))
+    share = logit_attribution(engine.model, {"it": write}, values[final.path], target)["it"].double()
+    _put(tallies["all"], part, share, is_colour(target))
+    for colour in COLOURS:
+        here = (target == ID[colour]).double()
+        total = here.sum(1, keepdim=True)
+        _put(tallies[colour], part, (share * here).sum(1, keepdim=True) / total.clamp(min=1), total)
+
+
+def _put(tally: Tally, part: Part, values: Tensor, counted: Tensor) -> None:
+    width = tally.values.shape[1]
+    tally.put(part.rows, values[:, :width].cpu().numpy(), counted[:, :width].double().cpu().numpy())
+
+
+def _alignment(engine: Engine, node: Node, part: Part, values: Values) -> tuple[Tensor, Tensor]:
+    colours = is_colour(part.prompt)
+    block = attention(engine.model, node)
+    return ov_alignment(engine.model, block, node.head or 0, values[MEMORY.path][colours], part.prompt[colours])
+
+
+def _summary(parts: list[tuple[Tensor, Tensor]]) -> dict[str, float]:
+    own = torch.cat([one for one, _ in parts]).double().cpu().numpy()
+    null = torch.cat([other.flatten() for _, other in parts]).double().cpu().numpy()
+    return {
+        "own_mean": float(own.mean()),
+        "own_low": float(np.percentile(own, 2.5)),
+        "own_high": float(np.percentile(own, 97.5)),
+        "null_mean": float(null.mean()),
+        "null_low": float(np.percentile(null, 2.5)),
+        "null_high": float(np.percentile(null, 97.5)),
+        "tokens": len(own),
+        "above_null": float((own > np.percentile(null, 97.5)).mean()),
+    }
+
+
+def _left_out(node: Node) -> list[str]:
+    notes = []
+    if node.stack == "enc":
+        notes.append(
+            "no logit contribution: it writes into the encoder's stream, which the logits do not read directly"
+        )
+    if node.kind != "dec-cross":
+        notes.append("no attention accuracy and no OV alignment: it does not attend from the decoder to the prompt")
+    if not node.is_head:
+        notes.append("no attention pattern: it is not a head")
+    return notes

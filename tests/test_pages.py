@@ -1,0 +1,90 @@
+"""`steer attribute`, `steer attend` and `steer draw`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+PROMPT = "B S A | A = red | B = blue | A S B = blue red"
+
+
+def test_a_pattern_is_shown_as_text_json_and_picture(steer, tmp_path: Path):
+    told = json.loads(
+        steer("attend", "--head", "Dec-Cross-1.3", "--prompt", PROMPT, "--out", tmp_path, "--json").stdout
+    )
+    weights = np.array(told["weights"])
+    assert weights.shape == (len(told["queries"]), len(told["keys"]))
+    np.testing.assert_allclose(weights.sum(1), 1, atol=1e-5)
+    assert told["keys"] == [*PROMPT.split(), "EOS"]
+    assert told["queries"] == ["SOS", *told["answer"]]
+    assert told["expected"] == ["red", "blue"]
+    assert Path(told["picture"]).stat().st_size > 1_000
+    text = steer("attend", "--head", "dec-cross-1.3", "--prompt", PROMPT, "--out", tmp_path).stdout
+    best = told["keys"][int(weights[0].argmax())]
+    assert f"{best}@{int(weights[0].argmax()) + 1} {weights[0].max():.2f}" in text
+
+
+@pytest.mark.parametrize(("head", "square"), [("enc-self-0.1", True), ("dec-self-1.0", True), ("dec-cross-0.2", False)])
+def test_every_kind_of_head_has_its_axes(steer, tmp_path: Path, head: str, square: bool):
+    told = json.loads(steer("attend", "--head", head, "--episode", 3, "--out", tmp_path, "--json").stdout)
+    assert (told["queries"] == told["keys"]) is square
+
+
+def test_a_heads_page_agrees_with_the_sweep_over_all_components(steer, tmp_path: Path):
+    few = ["--episodes", 40, "--out", tmp_path, "--json"]
+    page = json.loads(steer("attribute", "--head", "dec-cross-1.2", *few).stdout)
+    everything = json.loads(steer("attribute", *few).stdout)
+    mine = {
+        row["position"]: row["value"] for row in page["rows"] if row["token"] == "all" and "logit" in row["measure"]
+    }
+    theirs = {row["position"]: row["value"] for row in everything["rows"] if row["head"] == "dec-cross-1.2"}
+    assert mine == pytest.approx(theirs)
+    by_token = [row for row in page["rows"] if row["token"] != "all"]
+    total = sum(row["value"] * row["counted"] for row in by_token) / sum(row["counted"] for row in by_token)
+    assert total == pytest.approx(mine["all"])
+    assert page["alignment"]["tokens"] > 0
+    assert page["pattern"]["head"] == "dec-cross-1.2"
+
+
+@pytest.mark.parametrize("name", ["enc-mlp-0", "enc-self-1.1", "dec-self-0.0", "dec-mlp-1"])
+def test_every_component_has_a_page_that_says_what_it_leaves_out(steer, tmp_path: Path, name: str):
+    done = steer("attribute", "--head", name, "--episodes", 10, "--out", tmp_path)
+    assert done.exit_code == 0, done.output
+    assert "no attention accuracy" in done.stdout
+    assert ("logit contribution (" in done.stdout) is name.startswith("dec")
+
+
+def test_a_result_is_drawn_again(steer, tmp_path: Path):
+    told = json.loads(steer("run", "swap_index", "episodes.count=20", "--out", tmp_path, "--json").stdout)
+    picture = Path(told["picture"])
+    picture.unlink()
+    assert steer("draw", told["folder"]).exit_code == 0
+    bars = picture.read_bytes()
+    assert steer("draw", told["folder"], "--figure", "positions").exit_code == 0
+    assert picture.read_bytes() != bars
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["attend", "--head", "dec-cros-1.3"], "did you mean dec-cross-1.3"),
+        (["attend", "--head", "dec-cross-1.3", "--episode", "9999"], "episodes 0 to 1,999"),
+        (["attend", "--head", "dec-cross-1.3", "--episode", "1", "--prompt", PROMPT], "not both"),
+        (["attend", "--head", "dec-cross-1.3", "--prompt", "B S A | A = red"], "has no colour"),
+        (
+            ["attend", "--head", "dec-cross-1.3", "--prompt", PROMPT + " | A S B = blue red" * 9],
+            "tokens, the model takes",
+        ),
+        (["attribute", "--head", "dec-mpl-0"], "did you mean dec-mlp-0"),
+        (["draw", "nowhere"], "not a result"),
+    ],
+)
+def test_bad_calls_are_answered(steer, tmp_path: Path, monkeypatch, arguments: list[str], says: str):
+    monkeypatch.chdir(tmp_path)
+    done = steer(*arguments)
+    assert done.exit_code == 2, done.output
+    assert says in done.stderr
+    assert not list(tmp_path.iterdir())
