@@ -22,7 +22,7 @@ def test_a_pattern_is_shown_as_text_json_and_picture(steer, tmp_path: Path):
     assert told["queries"] == ["SOS", *told["answer"]]
     assert told["expected"] == ["red", "blue"]
     assert Path(told["picture"]).stat().st_size > 1_000
-    text = steer("attend", "--head", "dec-cross-1.3", "--prompt", PROMPT, "--out", tmp_path).stdout
+    text = steer("attend", "--head", "dec-cross-1.3", *asked).stdout
     best = told["keys"][int(weights[0].argmax())]
     assert f"{best}@{int(weights[0].argmax()) + 1} {weights[0].max():.2f}" in text
 
