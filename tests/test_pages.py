@@ -12,9 +12,8 @@ PROMPT = "B S A | A = red | B = blue | A S B = blue red"
 
 
 def test_a_pattern_is_shown_as_text_json_and_picture(steer, tmp_path: Path):
-    told = json.loads(
-        steer("attend", "--head", "Dec-Cross-1.3", "--prompt", PROMPT, "--out", tmp_path, "--json").stdout
-    )
+    asked = ["--prompt", PROMPT, "--out", tmp_path]
+    told = json.loads(steer("attend", "--head", "Dec-Cross-1.3", *asked, "--json").stdout)
     weights = np.array(told["weights"])
     assert weights.shape == (len(told["queries"]), len(told["keys"]))
     np.testing.assert_allclose(weights.sum(1), 1, atol=1e-5)
