@@ -139,16 +139,18 @@ def _one_at_a_time(
     keep = isinstance(recipe, KeepOnlyOne)
 
     def run(condition: str, changed: list[Node], base: str | None = None) -> Run:
-        edits: list[Edit] = [*freeze, *(_one_link(target, keep, changed, base) for target in targets)]
+        edits: list[Edit] = [*freeze, *(_one_link(target, keep, changed, recipe.places, base) for target in targets)]
         return make_run(context.shape, condition, edits, reads, condition)
 
     return [run(EVERYTHING, [], "ablated"), *(run(str(source), [source]) for source in sources)]
 
 
-def _one_link(target: Site, keep: bool, changed: list[Node], base: str | None = None) -> Rebuild:
+def _one_link(
+    target: Site, keep: bool, changed: list[Node], places: tuple[int, ...], base: str | None = None
+) -> Rebuild:
     """keep: every source ablated but these. Otherwise: every source clean but these."""
     changes = tuple((node, Clean() if keep else Ablated()) for node in changed)
-    return Rebuild(target, "ablated" if keep or base == "ablated" else "clean", changes)
+    return Rebuild(target, "ablated" if keep or base == "ablated" else "clean", changes, places)
 
 
 def _chain(recipe: ChainedPatch, context: Context, freeze: list[Put], reads: list[Site]) -> list[Run]:
@@ -162,8 +164,8 @@ def _chain(recipe: ChainedPatch, context: Context, freeze: list[Put], reads: lis
         return []
     keep = recipe.mode == "keep-only-one"
     firsts = [(NOTHING + " before the chain", Rebuild(links[0], "clean"))]
-    firsts += [(EVERYTHING, Rebuild(links[0], "ablated"))]
-    firsts += [(str(source), _one_link(links[0], keep, [source])) for source in sources]
+    firsts += [(EVERYTHING, Rebuild(links[0], "ablated", (), recipe.places))]
+    firsts += [(str(source), _one_link(links[0], keep, [source], recipe.places)) for source in sources]
     return [run for label, first in firsts for run in _walk(recipe, context, label, first, links, freeze, reads)]
 
 
@@ -195,7 +197,7 @@ def _swap(recipe: PositionSwap, context: Context, freeze: list[Put], reads: list
             context.faults.append((("ports", number), f"{port} does not read the prompt's positions"))
     if context.faults:
         return []
-    edits: list[Edit] = [*freeze, *(Rebuild(port, "clean", (change,)) for port in ports)]
+    edits: list[Edit] = [*freeze, *(Rebuild(port, "clean", (change,), recipe.places) for port in ports)]
     return [make_run(context.shape, AFTER, edits, reads, AFTER)]
 
 
@@ -211,7 +213,7 @@ def _set(recipe: AblateSet | KeepSet, context: Context, freeze: list[Put], reads
         return []
 
     def run(condition: str, nodes: list[Node]) -> Run:
-        puts = [Put(Site(node, "z" if node.is_head else None), Ablated()) for node in nodes]
+        puts = [Put(Site(node, "z" if node.is_head else None), Ablated(), recipe.places) for node in nodes]
         return make_run(context.shape, condition, [*puts, *freeze], reads, condition)
 
     if isinstance(recipe, AblateSet):

@@ -56,13 +56,14 @@ Origin: TypeAlias = Clean | Ablated | Recorded | Swapped
 
 @dataclass(frozen=True)
 class Put:
-    """Replace a site's value."""
+    """Replace a site's value, at all places of the sequence or at some (counted from 1)."""
 
     site: Site
     value: Origin
+    places: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.site} := {self.value}"
+        return f"{self.site}{_at(self.places)} := {self.value}"
 
 
 @dataclass(frozen=True)
@@ -76,10 +77,15 @@ class Rebuild:
     site: Site
     base: Literal["clean", "ablated"]
     changes: tuple[tuple[Node, Origin], ...] = ()
+    places: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         but = "".join(f", but {node} {origin}" for node, origin in self.changes)
-        return f"{self.site} := rebuilt, sources {self.base}{but}"
+        return f"{self.site}{_at(self.places)} := rebuilt, sources {self.base}{but}"
+
+
+def _at(places: tuple[int, ...]) -> str:
+    return f" at {', '.join(map(str, places))}" if places else ""
 
 
 Edit: TypeAlias = Put | Rebuild

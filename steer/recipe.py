@@ -88,6 +88,10 @@ class Common(Strict):
     episodes: Episodes = Episodes()
     ablation: Ablation = Ablation()
     freeze: Annotated[Names, Field(description="sites held at their clean values")] = ()
+    places: Annotated[
+        tuple[Annotated[int, Field(ge=1, le=64)], ...],
+        Field(description="edit only these places of the sequence, counted from 1 (default: all of them)"),
+    ] = ()
     measures: tuple[Measure, ...]
     # Not `save`: nnsight gives every object an attribute of that name, which pydantic would take for a default.
     tensors: Annotated[Names, Field(description="sites whose values are written to tensors.safetensors")] = ()

@@ -131,7 +131,9 @@ class Oracle:
             node, port = edit.site.node, edit.site.port
             if node.head is None:
                 name = hook_name(node) if port is None else None
-                changes[name].append(lambda value, edit=edit, name=name: self.value(name, edit.value))
+                changes[name].append(
+                    lambda value, edit=edit, name=name: some(edit, value, self.value(name, edit.value))
+                )
                 continue
             name = f"{node.kind[:3]}.{node.layer}.{HEADS[node.kind]}.{port}"
 
@@ -144,7 +146,7 @@ class Oracle:
                     new[:, head] = self.value(name, edit.value)[:, head]
                 else:
                     new[:, :, head] = self.value(name, edit.value)[:, :, head]
-                return new
+                return some(edit, value, new)
 
             changes[name].append(change)
         seen = hooked_forward(self.model, self.prompt, self.output, changes)
@@ -153,6 +155,19 @@ class Oracle:
 
     def results(self, plan: Plan) -> dict[str, dict[str, Tensor]]:
         return {run.name: self.run(run) for run in plan.runs}
+
+
+def some(edit, old: Tensor, new: Tensor) -> Tensor:
+    """The new value where the edit has a place, by plain loops."""
+    if not edit.places:
+        return new
+    mixed = old.clone()
+    for place in edit.places:
+        if edit.site.port in ("scores", "pattern"):
+            mixed[:, :, place - 1] = new[:, :, place - 1]
+        else:
+            mixed[:, place - 1] = new[:, place - 1]
+    return mixed
 
 
 def position_means(values: Tensor, real: Tensor) -> Tensor:

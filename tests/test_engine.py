@@ -99,6 +99,8 @@ MORE = [
     },
     {"kind": "ablate-set", "nodes": ["enc-self-0.5", "enc-self-1.1", "dec-mlp-0"]},
     {"kind": "keep-set", "nodes": ["enc-self-*.1", "dec-cross-*.*"], "within": "heads-and-mlps"},
+    {"kind": "keep-only-one", "target": "enc-self-1.2.k", "sources": "enc-self-0.*", "places": [1, 3]},
+    {"kind": "ablate-set", "nodes": ["enc-self-1.*", "enc-mlp-1", "dec-self-0.3"], "places": [1, 2]},
     {"kind": "clean"},
 ]  # fmt: skip
 

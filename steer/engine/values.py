@@ -36,7 +36,10 @@ class Bench:
 
     def change(self, edit: Put | Rebuild) -> Callable[[Tensor], Tensor]:
         """What an edit does to the value of its hook."""
-        return self.put(edit) if isinstance(edit, Put) else self.rebuild(edit)
+        everywhere = self.put(edit) if isinstance(edit, Put) else self.rebuild(edit)
+        if not edit.places:
+            return everywhere
+        return lambda value: at_places(value, everywhere(value), edit)
 
     def value(self, path: str, origin: Origin) -> Tensor:
         match origin:
@@ -133,6 +136,15 @@ def put_head(value: Tensor, part: Tensor, site: Site) -> Tensor:
     changed = value.clone()
     changed.select(head_axis(site), site.node.head or 0).copy_(part)
     return changed
+
+
+def at_places(value: Tensor, new: Tensor, edit: Put | Rebuild) -> Tensor:
+    """A copy of a hook's value with the new one at some places of the sequence (queries, for a pattern)."""
+    axis = 2 if edit.site.port in ("scores", "pattern") else 1
+    rows = [place - 1 for place in edit.places if place <= value.shape[axis]]
+    changed = value.clone()
+    where = torch.tensor(rows, dtype=torch.long, device=value.device)
+    return changed.index_copy_(axis, where, new.index_select(axis, where))
 
 
 def replace_head(value: Tensor, new: Tensor, site: Site) -> Tensor:
