@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -12,13 +14,14 @@ from hypothesis import strategies as st
 
 from steer.errors import CheckpointError
 from steer.model.checkpoint import load_checkpoint
-from steer.task.grammar import Dice, Grammar, relabel
+from steer.task.episode import Episode
+from steer.task.grammar import Dice, Grammar, draw, relabel
 from steer.task.program import solve
 from steer.task.splits import Splits, conjunction, make_splits
-from steer.task.vocabulary import PAD_ID, decode
-from steer.training.batches import ask, epoch_batches, unseen_calls, visit
-from steer.training.loop import LOG, STATE, Event, Trainer, learning_rate
-from steer.training.protocol import Protocol, Questions, Stage
+from steer.task.vocabulary import COLOUR_IDS, PAD_ID, SOS_ID, decode
+from steer.training.batches import ask, epoch_batches, unseen_calls, visit, write
+from steer.training.loop import LOG, STATE, Event, Trainer, learning_rate, mlps, noisy
+from steer.training.protocol import Protocol, Questions, Stage, Writing
 
 SPLITS = make_splits(0)
 
@@ -59,6 +62,65 @@ def test_a_killed_run_ends_with_the_same_weights(tiny_protocol: Protocol, tmp_pa
     for entry in (*logs[0], *logs[1]):
         del entry["seconds"]
     assert logs[0] == logs[1]
+
+
+def test_a_curriculum_of_silent_mlps_and_noise_resumes_too(tiny_protocol: Protocol, tmp_path: Path):
+    first, second = tiny_protocol.stages
+    stages = (first.model_copy(update={"silent": "all", "noise": 0.3}), second.model_copy(update={"silent": "decoder"}))
+    protocol = tiny_protocol.model_copy(update={"stages": (*stages, second)})
+    Trainer(protocol, seed=5).run(tmp_path / "whole")
+    with pytest.raises(Killed):
+        Trainer(protocol, seed=5).run(tmp_path / "cut", killer(10))
+    again = Trainer(protocol, seed=5)
+    again.resume(tmp_path / "cut")
+    assert (again.model.dec[0]["mlp"].W_out.weight == 0).all()  # silent so far
+    again.run(tmp_path / "cut")
+    whole, cut = weights(tmp_path / "whole"), weights(tmp_path / "cut")
+    assert all(torch.equal(whole[name], cut[name]) for name in whole)
+    assert (whole["dec.0.mlp.W_out.weight"] != 0).any()
+
+
+def test_silent_mlps_write_nothing(tiny_protocol: Protocol):
+    trainer = Trainer(tiny_protocol, seed=0)
+    trainer.enter(Stage(silent="decoder"))
+    assert [mlp.silent for mlp in mlps(trainer.model, "all")] == [False, True]
+    trainer.enter(Stage())
+    assert not any(mlp.silent for mlp in mlps(trainer.model, "all"))
+
+
+def test_noise_replaces_colours_and_nothing_else():
+    output = np.array([[SOS_ID, *COLOUR_IDS, PAD_ID]] * 500)
+    changed = noisy(output, 0.5, (1, 2))
+    assert (changed[:, 0] == SOS_ID).all()
+    assert (changed[:, -1] == PAD_ID).all()
+    share = (changed[:, 1:-1] != output[:, 1:-1]).mean()
+    assert abs(share - 0.5 * 5 / 6) < 0.03
+    assert np.isin(changed[:, 1:-1], COLOUR_IDS).all()
+    assert (noisy(output, 0.5, (1, 2)) == changed).all()
+    assert noisy(output, 0.0, (1, 2)) is output
+
+
+def test_writing_changes_the_prompt_and_never_the_answer():
+    episode = Episode.parse("C S D | A S B = blue red | D = pink | B = blue | C = green | A = red")
+    episode = replace(episode, answer=solve(episode).answer)
+    ways = {
+        "C S D | D = pink | B = blue | C = green | A = red | A S B = blue red EOS": Writing(order="last"),
+        "C S D | A = red | B = blue | D = pink | C = green | A S B = blue red EOS": Writing(order="aligned"),
+        "C S D | A S B = B A | D = pink | B = blue | C = green | A = red EOS": Writing(spelled=1),
+        "C S D | A S B = EOS SOS | D = pink | B = blue | C = green | A = red EOS": Writing(marked=1),
+    }
+    for text, writing in ways.items():
+        shown = write(episode, writing, Dice(0))
+        assert " ".join(shown.prompt) == text
+        assert shown.answer == episode.answer
+    assert write(episode, Writing(), Dice(0)) is episode
+
+
+@given(st.integers(0, 300))
+def test_a_disjoint_question_shares_no_argument_where_it_can(seed: int):
+    episode = draw(Grammar((4, 4), (1, 1), (1, 1), (2,), disjoint=True), Dice(seed))
+    assert not set(episode.question.arguments) & set(episode.demonstrations[0].call.arguments)
+    assert solve(episode).answer == episode.answer
 
 
 def test_another_seed_gives_other_weights(tiny_protocol: Protocol, tmp_path: Path):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from steer.task.episode import Episode
 from steer.task.vocabulary import EOS_ID, PAD_ID, SOS_ID, encode
 
 
@@ -22,7 +22,16 @@ class Batch:
         return len(self.prompt)
 
 
-def collate(episodes: Sequence[Episode]) -> Batch:
+class Shown(Protocol):
+    """Anything with a prompt and an answer: an episode, or one that training has written in another way."""
+
+    @property
+    def prompt(self) -> tuple[str, ...]: ...
+    @property
+    def answer(self) -> tuple[str, ...]: ...
+
+
+def collate(episodes: Sequence[Shown]) -> Batch:
     answers = [encode(episode.answer) for episode in episodes]
     prompt = _pad([encode(episode.prompt) for episode in episodes])
     return Batch(prompt, _pad([[SOS_ID, *a] for a in answers]), _pad([[*a, EOS_ID] for a in answers]))

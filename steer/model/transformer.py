@@ -118,8 +118,11 @@ class Attention(nn.Module):
 
 
 class MLP(nn.Module):
+    """An MLP block. While it is `silent` (a stage of training) it writes nothing."""
+
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
+        self.silent = False
         self.ln = nn.LayerNorm(config.d_model)
         self.W_in = nn.Linear(config.d_model, config.d_ff)
         self.W_out = nn.Linear(config.d_ff, config.d_model)
@@ -131,6 +134,9 @@ class MLP(nn.Module):
 
     def compute(self, state: State) -> None:
         state.stream = self.resid(state.stream)
+        if self.silent:
+            state.mlp = torch.zeros_like(state.stream)
+            return
         hidden = F.gelu(self.W_in(self.ln(state.stream)))
         state.mlp = self.W_out(self.dropout(hidden))
 

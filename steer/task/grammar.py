@@ -59,11 +59,12 @@ class Grammar:
     arities: tuple[int, ...] = (1, 2)
     length: Range = (1, 5)
     listed: Range = (1, 1)  # primitives that the question lists when the episode has no functions (a curriculum)
+    disjoint: bool = False  # ask about arguments that the function's demonstrations do not show, where there are (same)
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     def __post_init__(self) -> None:
-        ranges = {name: ends for name, ends in vars(self).items() if name != "arities"}
+        ranges = {name: ends for name, ends in vars(self).items() if name not in ("arities", "disjoint")}
         faults = [f"{name} must go from small to large" for name, (low, high) in ranges.items() if not 0 <= low <= high]
         if not self.arities or not set(self.arities) <= {1, 2}:
             faults.append("arities must be 1, 2 or both")
@@ -92,8 +93,7 @@ def draw(grammar: Grammar, dice: Dice) -> Episode:
     functions = [_function(name, grammar, dice) for name in names[:kinds]]
     # One call of each function is kept back, so that every function could be asked about.
     calls = {function: dice.shuffled(list(permutations(symbols, function.arity))) for function in functions}
-    shown = [calls[function].pop() for function in functions]
-    demonstrated = list(zip(functions, shown, strict=True))
+    demonstrated = [(function, calls[function].pop()) for function in functions]
     while len(demonstrated) < count and (free := [f for f in functions if len(calls[f]) > 1]):
         function = dice.choice(free)
         demonstrated.append((function, calls[function].pop()))
@@ -104,6 +104,9 @@ def draw(grammar: Grammar, dice: Dice) -> Episode:
         return Episode(Call(listed), tuple(dice.shuffled(support)), tuple(colours[symbol] for symbol in listed))
     asked = dice.choice(functions)
     arguments = calls[asked].pop()
+    if grammar.disjoint:
+        shown = {symbol for function, call in demonstrated for symbol in call if function is asked}
+        arguments = min([arguments, *calls[asked]], key=lambda call: len(shown & set(call)))
     return Episode(Call(arguments, asked.symbol), tuple(dice.shuffled(support)), asked.apply(arguments, colours))
 
 

@@ -6,15 +6,16 @@ go on in another process with the same batches.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import permutations
 
-from steer.model.batch import Batch, collate
-from steer.task.episode import Call, Episode
+from steer.model.batch import Batch, Shown, collate
+from steer.task.episode import Call, Demonstration, Episode, Item, Primitive
 from steer.task.grammar import Dice, draw, relabel
 from steer.task.program import functions, solve
 from steer.task.splits import Splits, draw_outside
-from steer.training.protocol import Questions, Stage
+from steer.task.vocabulary import BAR, EOS, EQUALS, SOS
+from steer.training.protocol import Questions, Stage, Writing
 
 BUCKET = 40  # batches that are sorted by length together: long enough to save padding, short enough to stay random
 
@@ -22,8 +23,8 @@ BUCKET = 40  # batches that are sorted by length together: long enough to save p
 def epoch_batches(stage: Stage, splits: Splits, seed: int, epoch: int) -> list[Batch]:
     """Every batch of one epoch, bucketed by prompt length, in random order."""
     dice = Dice(seed, "epoch", epoch)
-    groups = [ask(episode, stage.questions, dice) for episode in visit(stage, splits, dice)]
-    groups = dice.shuffled(groups)
+    asked = [ask(episode, stage.questions, dice) for episode in visit(stage, splits, dice)]
+    groups = dice.shuffled([[write(episode, stage.writing, dice) for episode in group] for group in asked])
     batches = []
     for start in range(0, len(groups), BUCKET * stage.batch):
         bucket = sorted(groups[start : start + BUCKET * stage.batch], key=lambda group: len(group[0].prompt))
@@ -56,6 +57,50 @@ def ask(episode: Episode, questions: Questions, dice: Dice) -> list[Episode]:
     calls += [Call((p.symbol,)) for p in dice.shuffled(episode.primitives)[: questions.primitives]]
     calls += [shown.call for shown in dice.shuffled(episode.demonstrations)[: questions.copies]]
     return [_asking(episode, call) for call in calls]
+
+
+@dataclass(frozen=True)
+class Written:
+    """An episode as training shows it."""
+
+    prompt: tuple[str, ...]
+    answer: tuple[str, ...]
+
+
+def write(episode: Episode, writing: Writing, dice: Dice) -> Shown:
+    """The episode's prompt in another way of writing; the episode itself where there is none."""
+    if writing == Writing():
+        return episode
+    support = list(episode.support)
+    if writing.order != "as drawn":
+        first = episode.demonstrations[0].call.arguments if episode.demonstrations else ()
+        aligned = first if writing.order == "aligned" else ()
+        support.sort(key=lambda item: _rank(item, aligned))
+    items = [episode.question.tokens, *(_spell(item, episode, writing, dice) for item in support)]
+    prompt = tuple(token for item in items for token in (*item, BAR))[:-1]
+    return Written((*prompt, EOS), episode.answer)
+
+
+def _rank(item: Item, aligned: tuple[str, ...]) -> int:
+    if isinstance(item, Demonstration):
+        return 3
+    return aligned.index(item.symbol) if item.symbol in aligned else 2
+
+
+def _spell(item: Item, episode: Episode, writing: Writing, dice: Dice) -> tuple[str, ...]:
+    """An item's tokens, each right-hand colour as it is, as its symbol, or as its argument's place."""
+    if isinstance(item, Primitive):
+        return item.tokens
+    symbol_of = {primitive.colour: primitive.symbol for primitive in episode.primitives}
+    mark_of = dict(zip(item.call.arguments, (SOS, EOS), strict=False))
+
+    def token(colour: str) -> str:
+        toss = dice.below(1_000) / 1_000
+        if toss < writing.marked:
+            return mark_of[symbol_of[colour]]
+        return symbol_of[colour] if toss < writing.marked + writing.spelled else colour
+
+    return (*item.call.tokens, EQUALS, *map(token, item.output))
 
 
 def unseen_calls(episode: Episode) -> list[Call]:

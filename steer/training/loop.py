@@ -10,11 +10,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch.nn import functional as F
@@ -25,9 +27,9 @@ from steer.model.batch import Batch
 from steer.model.checkpoint import Record, check_tensors, save_checkpoint
 from steer.model.dropout import Source, dropouts, share_source
 from steer.model.evaluate import score_all
-from steer.model.transformer import Transformer, initialise
+from steer.model.transformer import MLP, Transformer, initialise
 from steer.task.splits import Splits, make_splits
-from steer.task.vocabulary import PAD_ID
+from steer.task.vocabulary import COLOUR_IDS, PAD_ID
 from steer.training.batches import epoch_batches
 from steer.training.protocol import Protocol, Stage
 
@@ -65,6 +67,9 @@ class Trainer:
         self.splits: Splits = make_splits(protocol.data_seed)
         model = Transformer(protocol.model)
         initialise(model, torch.Generator().manual_seed(seed))
+        for stage in protocol.stages:  # an MLP that starts silent must not disturb when it is let in
+            for mlp in mlps(model, stage.silent):
+                torch.nn.init.zeros_(mlp.W_out.weight)
         self.model = model.to(device)
         self.source: Source = share_source(self.model)
         settings = protocol.optimiser
@@ -88,12 +93,11 @@ class Trainer:
         last = self.history[-1]["validation_exact"] if self.history else None
         loss_sum, exact = 0.0, 0
         self.model.train()
-        for module in dropouts(self.model):
-            module.set_rate(self.protocol.model.dropout if stage.dropout is None else stage.dropout)
+        self.enter(stage)
         for number, batch in enumerate(batches):
             done = (at.epoch + number / len(batches)) / stage.epochs
             rate = learning_rate(stage, done, at.epoch + (number + 1) / len(batches))
-            loss, hits = self.step(batch, rate)
+            loss, hits = self.step(batch, rate, stage.noise)
             loss_sum, exact = loss_sum + loss, exact + hits
             tell(Event(stage, at.epoch, number + 1, len(batches), loss_sum / (number + 1), last))
         shown = sum(map(len, batches))
@@ -113,9 +117,19 @@ class Trainer:
         self.advance(stage, exact / shown)
         return entry
 
-    def step(self, batch: Batch, rate: float) -> tuple[float, int]:
+    def enter(self, stage: Stage) -> None:
+        """Set what a stage changes in the model: the dropout rate, and which MLPs are silent."""
+        for module in dropouts(self.model):
+            module.set_rate(self.protocol.model.dropout if stage.dropout is None else stage.dropout)
+        for mlp in mlps(self.model, "all"):
+            mlp.silent = False
+        for mlp in mlps(self.model, stage.silent):
+            mlp.silent = True
+
+    def step(self, batch: Batch, rate: float, noise: float = 0.0) -> tuple[float, int]:
         """One update; gives the loss and how many sequences were right before it."""
         self.source.seed(self.seed, self.progress.steps)
+        batch = replace(batch, output=noisy(batch.output, noise, (self.seed, self.progress.steps)))
         if self.device != "cpu":
             torch.manual_seed(hash((self.seed, self.progress.steps)))  # the stock dropout used there
         prompt, output, target = (
@@ -135,6 +149,7 @@ class Trainer:
         return loss.item(), int(right)
 
     def validate(self) -> float:
+        """Exact match on the validation episodes, with the model as the stage has it."""
         self.model.eval()
         return float(score_all(self.model, self.splits.validation).exact.mean())
 
@@ -161,8 +176,8 @@ class Trainer:
     def _state(self) -> bytes:
         tensors = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
         for name, parameter in self.model.named_parameters():
-            for moment in MOMENTS:
-                tensors[f"{moment}.{name}"] = self.optimiser.state[parameter][moment]
+            for moment, value in self.optimiser.state.get(parameter, {}).items():  # none yet for what was silent
+                tensors[f"{moment}.{name}"] = value
         told = {"seed": self.seed, "protocol": self.protocol.model_dump(mode="json"), "history": self.history}
         told |= {"progress": vars(self.progress)}
         return save({n: t.detach().cpu().contiguous() for n, t in tensors.items()}, {"steer": json.dumps(told)})
@@ -183,8 +198,23 @@ class Trainer:
         check_tensors(weights, self.model.state_dict(), str(path))
         self.model.load_state_dict(weights)
         for name, parameter in self.model.named_parameters():
-            self.optimiser.state[parameter] = {m: tensors[f"{m}.{name}"].to(self.device) for m in MOMENTS}
+            if f"step.{name}" in tensors:
+                self.optimiser.state[parameter] = {m: tensors[f"{m}.{name}"].to(self.device) for m in MOMENTS}
         self.progress, self.history = Progress(**told["progress"]), told["history"]
+
+
+def mlps(model: Transformer, whose: str) -> list[MLP]:
+    stacks = {"none": [], "decoder": [model.dec], "all": [model.enc, model.dec]}[whose]
+    return [module for stack in stacks for module in stack.modules() if isinstance(module, MLP)]
+
+
+def noisy(output: NDArray[np.int64], share: float, key: tuple[int, int]) -> NDArray[np.int64]:
+    """A share of the colours that the decoder reads, replaced by colours at random."""
+    if share == 0:
+        return output
+    rng = np.random.default_rng(key)
+    hit = np.isin(output, COLOUR_IDS) & (rng.random(output.shape) < share)
+    return np.where(hit, rng.choice(COLOUR_IDS, output.shape), output)
 
 
 def learning_rate(stage: Stage, done: float, epochs: float) -> float:

@@ -16,6 +16,7 @@ from steer.task.grammar import PAPER, Grammar
 
 Count = Annotated[int, Field(ge=1)]
 Rate = Annotated[float, Field(gt=0, le=1)]
+Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Strict(BaseModel):
@@ -36,6 +37,21 @@ class Questions(Strict):
         return self
 
 
+class Writing(Strict):
+    """How prompts are written, easier than the task's own way: the answer stays the same (a curriculum)."""
+
+    spelled: Annotated[Share, Field(description="share of right-hand tokens written as the symbol, not its colour")] = (
+        0.0
+    )
+    marked: Annotated[
+        Share, Field(description="share of right-hand tokens written as the argument's place (SOS: first, EOS: second)")
+    ] = 0.0
+    order: Annotated[
+        Literal["as drawn", "last", "aligned"],
+        Field(description="last: demonstrations after all primitives; aligned: those of its arguments first, too"),
+    ] = "as drawn"
+
+
 class Stage(Strict):
     name: str = "main"
     epochs: Count = 50
@@ -47,12 +63,17 @@ class Stage(Strict):
         tuple[Grammar, ...], Field(description="ranges of fresh episodes; each is drawn from one at random")
     ] = (PAPER,)
     questions: Questions = Questions()
+    writing: Writing = Writing()
     relabel: Annotated[bool, Field(description="rename symbols and colours afresh at each visit")] = False
     reshuffle: Annotated[bool, Field(description="put the support in another order at each visit")] = False
     batch: Annotated[int, Field(ge=1, description="episodes in a batch, with all their questions")] = 25
     warmup: Annotated[float, Field(ge=0, description="epochs of linear warm-up at the stage's start")] = 0.0
     lr: Annotated[tuple[Rate, Rate], Field(description="learning rate at the stage's start and end")] = (1e-3, 5e-5)
     dropout: Annotated[float | None, Field(ge=0, le=0.9, description="the model's own rate unless given")] = None
+    noise: Annotated[Share, Field(description="share of colours replaced at random in what the decoder reads")] = 0.0
+    silent: Annotated[
+        Literal["none", "decoder", "all"], Field(description="whose MLPs are left out of the model in this stage")
+    ] = "none"
     until: Annotated[
         Rate | None, Field(description="end the stage early once an epoch's training exact match reaches this")
     ] = None
