@@ -29,6 +29,7 @@ test-long: $(READY)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/train.py
+	$(BIN)/python benchmarks/sweep.py
 
 wheel: $(READY)
 	$(BIN)/python -m build --wheel --no-isolation

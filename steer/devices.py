@@ -9,7 +9,8 @@ from steer.errors import SteerError
 
 def check_device(name: str) -> None:
     try:
-        torch.empty(1, device=name)
+        if torch.empty(1, device=name).is_meta:
+            raise RuntimeError("a device without values")
     except (RuntimeError, AssertionError) as error:
         have = ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
         have += ["mps"] if torch.backends.mps.is_available() else []

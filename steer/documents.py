@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from steer.errors import ConfigError, nearest, unknown
@@ -24,6 +24,14 @@ MAX_BYTES = 1_000_000
 MAX_NODES = 20_000  # of the expanded document: stops anchors that multiply
 Key = str | int
 Loc = tuple[Key, ...]
+
+
+class Strict(BaseModel):
+    """What every schema of ours is: closed, unchangeable, finite."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
 
@@ -56,16 +64,14 @@ def read(path: Path) -> Document:
 
 
 def parse(text: str, name: str) -> Document:
-    loader = yaml.SafeLoader(text)
     try:
+        loader = yaml.SafeLoader(text)
         root = loader.get_single_node()
         document = Document(name, None)
         reader = _Reader(loader, document)
         document.data = reader.value(root, ()) if root is not None else {}
-    except (yaml.YAMLError, RecursionError) as error:
+    except (yaml.YAMLError, RecursionError, ValueError) as error:  # ValueError: a date or number that is none
         raise ConfigError(_syntax_fault(error, name)) from error
-    finally:
-        loader.dispose()
     if reader.faults:
         raise ConfigError(*reader.faults)
     return document

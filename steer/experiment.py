@@ -106,6 +106,7 @@ class Tallies:
             pattern = site_value(self.engine.model, values, Site(head, "pattern"))  # B T S
             found = ATTENTION[measure.name](pattern, part.prompt, target)
             labels = {"condition": condition, "measure": measure.name, "head": str(head), "against": measure.against}
+            labels |= {"decoding": "forced"}
             self._put(self.tally(POSITIONS, **labels), part, *found)
 
     def _measure_components(
@@ -120,6 +121,7 @@ class Tallies:
         shares = logit_attribution(model, writes, values[final.path], target)
         for component in (*map(str, named), CONSTANT):
             labels = {"condition": condition, "measure": measure.name, "head": component, "against": "answer"}
+            labels |= {"decoding": "forced"}
             self._put(self.tally(POSITIONS, **labels), part, shares[component].double(), is_colour(target))
 
     def generate(self, session: Session) -> None:
@@ -136,6 +138,7 @@ class Tallies:
     def _answer_tally(self, measure: AnswerMeasure, condition: str) -> Tally:
         positions = 1 if measure.name == "exact-match" else POSITIONS + 1  # EOS is a step too
         labels = {"condition": condition, "measure": measure.name, "head": "", "against": measure.against}
+        labels |= {"decoding": measure.decoding}
         return self.tally(positions, **labels)
 
     @staticmethod
@@ -158,14 +161,13 @@ def describe(
 ) -> dict[str, Any]:
     """Where the numbers come from, so that anybody can get them again."""
     recipe = loaded.recipe
-    over = "the recipe's own episodes" if reference is None else f"{recipe.ablation.reference} episodes"
     return {
         "name": loaded.name,
         "hash": experiment_hash(recipe, checkpoint),
         "recipe": recipe.model_dump(mode="json"),
         "checkpoint": {"name": checkpoint.name, "sha256": checkpoint.record.weights_sha256},
         "episodes": episodes,
-        "ablation": f"{recipe.ablation.value} over {over}, by {recipe.ablation.over}",
+        "ablation": describe_ablation(recipe, reference),
         "layer_norm": "recomputed on edited streams",
         "intervals": "95 %, bootstrap over episodes",
         "forwards": plan.forwards,
@@ -174,6 +176,18 @@ def describe(
         "versions": {"steer": __version__, "python": platform.python_version()}
         | {name: installed(name) for name in ("torch", "nnsight", "numpy")},
     }
+
+
+def describe_ablation(recipe: Recipe, reference: list[Part] | None) -> str:
+    told = recipe.ablation
+    if told.value != "mean":
+        return told.value
+    count = sum(len(part.rows) for part in reference or [])
+    return (
+        f"mean by {told.over} over "
+        + (f"the first {count:,} {told.reference}" if count else "the recipe's own")
+        + " episodes"
+    )
 
 
 def experiment_hash(recipe: Recipe, checkpoint: Checkpoint) -> str:

@@ -38,21 +38,27 @@ def find(name: str) -> Path:
     raise ConfigError(f"{unknown('recipe', name, recipe_names())} (or give the path of a YAML file)")
 
 
-def load_recipe(name: str, changes: Sequence[str] = ()) -> Loaded:
+def load_recipe(name: str, *changes: str) -> Loaded:
+    """A recipe by path or shipped name, with `key=value` changes."""
     path = find(name)
     document = override(read(path), changes)
     return Loaded(path.stem, check_as(document, RECIPE, Recipe), document)
 
 
-def gather(names: Sequence[str]) -> list[Path]:
-    """The recipe files that names, paths and folders stand for, each once, in order."""
+def gather(names: Sequence[str]) -> tuple[list[Path], dict[str, tuple[str, ...]]]:
+    """The recipe files that names, paths and folders stand for, each once; and what is wrong with other names."""
     found: list[Path] = []
+    missing: dict[str, tuple[str, ...]] = {}
     for name in names:
-        if Path(name).is_dir():
-            inside = sorted(Path(name).rglob("*.yaml"))
-            if not inside:
-                raise ConfigError(f"{name}: holds no recipes (*.yaml)")
-            found += inside
-        else:
-            found.append(find(name))
-    return list(dict.fromkeys(found))
+        try:
+            found += _folder(Path(name)) if Path(name).is_dir() else [find(name)]
+        except ConfigError as error:
+            missing[name] = error.faults
+    return list(dict.fromkeys(found)), missing
+
+
+def _folder(path: Path) -> list[Path]:
+    inside = sorted(path.rglob("*.yaml"))
+    if not inside:
+        raise ConfigError(f"{path}: holds no recipes (*.yaml)")
+    return inside

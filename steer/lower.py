@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from steer.errors import SteerError
 from steer.names import INPUT_PORTS, Node, Shape, Site
@@ -17,6 +17,7 @@ from steer.plan import Ablated, Clean, Edit, Plan, Put, Rebuild, Recorded, Run, 
 from steer.recipe import (
     AblateOnlyOne,
     AblateSet,
+    AnswerMeasure,
     AttentionMeasure,
     AttributionMeasure,
     ChainedPatch,
@@ -48,27 +49,35 @@ class Context:
 
     shape: Shape
     faults: list[tuple[Key, str]] = field(default_factory=list)
+    keys: dict[tuple[Key, Any], Key] = field(default_factory=dict)  # (list, thing) -> the entry that named the thing
 
-    def each(self, key: str, texts: Iterable[str], read: Callable[[str], list[T]]) -> list[T]:
-        """Read every name of a list, noting the ones that cannot be read."""
+    def fault(self, key: Key, text: str, thing: Any = None) -> None:
+        """Note a fault, at the entry of a list that named the thing, if one is given."""
+        self.faults.append((self.keys.get((key, thing), key), text))
+
+    def each(self, key: Key, texts: Iterable[str], read: Callable[[str], list[T]]) -> list[T]:
+        """Read every name of a list, each thing once, noting the names that cannot be read."""
         found: list[T] = []
         for number, text in enumerate(texts):
             try:
-                found += read(text)
+                things = read(text)
             except SteerError as error:
-                self.faults += [((key, number), fault) for fault in error.faults]
+                self.faults += [((*key, number), fault) for fault in error.faults]
+                continue
+            found += things
+            self.keys |= {(key, thing): (*key, number) for thing in things}
         return list(dict.fromkeys(found))
 
-    def nodes(self, key: str, texts: Iterable[str]) -> list[Node]:
+    def nodes(self, key: Key, texts: Iterable[str]) -> list[Node]:
         return self.each(key, texts, self.shape.expand_nodes)
 
-    def heads(self, key: str, texts: Iterable[str]) -> list[Node]:
+    def heads(self, key: Key, texts: Iterable[str]) -> list[Node]:
         return self.each(key, texts, self.shape.expand_heads)
 
-    def sites(self, key: str, texts: Iterable[str]) -> list[Site]:
+    def sites(self, key: Key, texts: Iterable[str]) -> list[Site]:
         return self.each(key, texts, lambda text: [self.shape.site(text)])
 
-    def ports(self, key: str, texts: Iterable[str]) -> list[Site]:
+    def ports(self, key: Key, texts: Iterable[str]) -> list[Site]:
         """q, k or v of one or more heads (`enc-self-0.*.v`)."""
         return self.each(key, texts, self._ports)
 
@@ -78,11 +87,22 @@ class Context:
             raise SteerError(f"{text!r} must end in .q, .k or .v: paths are patched into what a head reads")
         return [Site(node, port.lower()) for node in self.shape.expand_heads(head)]
 
+    def link(self, number: int, text: str) -> Site | None:
+        """One port of a chain: a head by its name, no glob."""
+        try:
+            found = self._ports(text)
+        except SteerError as error:
+            self.faults += [(("chain", number), fault) for fault in error.faults]
+            return None
+        if len(found) > 1:
+            self.fault(("chain", number), f"{text!r} stands for {len(found)} ports; a chain's link is one head's")
+        return found[0] if len(found) == 1 else None
+
 
 def lower(recipe: Recipe, shape: Shape) -> Plan:
     context = Context(shape)
-    reads = [*_measured_sites(recipe, context), *context.sites("tensors", recipe.tensors)]
-    freeze = [Put(site, Clean()) for site in context.sites("freeze", recipe.freeze)]
+    reads = [*_measured_sites(recipe, context), *context.sites(("tensors",), recipe.tensors)]
+    freeze = [Put(site, Clean()) for site in context.sites(("freeze",), recipe.freeze)]
     match recipe:
         case KeepOnlyOne() | AblateOnlyOne():
             clean, runs = NOTHING, _one_at_a_time(recipe, context, freeze, reads)
@@ -94,6 +114,7 @@ def lower(recipe: Recipe, shape: Shape) -> Plan:
             clean, runs = NOTHING, _set(recipe, context, freeze, reads)
         case CleanRun():
             clean, runs = "clean", []
+    _check_freeze(context, freeze, runs)
     if context.faults:
         raise LoweringError(context.faults)
     return make_plan(shape, reads, runs, clean)
@@ -102,24 +123,41 @@ def lower(recipe: Recipe, shape: Shape) -> Plan:
 def _measured_sites(recipe: Recipe, context: Context) -> list[Site]:
     sites: list[Site] = []
     for number, measure in enumerate(recipe.measures):
+        key: Key = ("measures", number)
         if measure.against == "counterfactual" and not isinstance(recipe, PositionSwap):
-            text = "only a position-swap has a counterfactual answer"
-            context.faults.append((("measures", number, "against"), text))
-        if isinstance(measure, AttributionMeasure):
-            components = context.nodes("measures", measure.components)
-            if any(node.stack != "dec" for node in components):
-                text = "only the decoder writes into the stream that the logits read"
-                context.faults.append((("measures", number, "components"), text))
-            sites += attribution_sites(context.shape)
-        elif isinstance(measure, AttentionMeasure):
-            heads = context.heads("measures", measure.heads)
-            if any(node.kind != "dec-cross" for node in heads):
-                text = "attention is measured on dec-cross heads, which look at the prompt"
-                context.faults.append((("measures", number, "heads"), text))
-            sites += [Site(node, "pattern") for node in heads]
-        else:
-            sites.append(LOGITS)
+            context.fault((*key, "against"), "only a position-swap has a counterfactual answer")
+        match measure:
+            case AttributionMeasure():
+                sites += _attributed(measure, context, (*key, "components"))
+            case AttentionMeasure():
+                sites += _attended(measure, context, (*key, "heads"))
+            case AnswerMeasure():
+                _check_answers(measure, context, key)
+                sites.append(LOGITS)
     return list(dict.fromkeys(sites))
+
+
+def _attributed(measure: AttributionMeasure, context: Context, key: Key) -> list[Site]:
+    for node in context.nodes(key, measure.components):
+        if node.stack != "dec":
+            context.fault(key, f"{node}: only the decoder writes into the stream that the logits read", node)
+    return attribution_sites(context.shape)
+
+
+def _attended(measure: AttentionMeasure, context: Context, key: Key) -> list[Site]:
+    heads = context.heads(key, measure.heads)
+    for node in heads:
+        if node.kind != "dec-cross":
+            context.fault(key, f"{node}: attention is measured on dec-cross heads, which look at the prompt", node)
+    return [Site(node, "pattern") for node in heads]
+
+
+def _check_answers(measure: AnswerMeasure, context: Context, key: Key) -> None:
+    if measure.name == "token-accuracy" and measure.decoding == "greedy":
+        context.fault((*key, "decoding"), "token-accuracy is of next tokens given the right ones: use decoding: forced")
+    if measure.against == "counterfactual" and measure.decoding == "forced":
+        text = "a counterfactual answer must be the model's own: use exact-match with decoding: greedy"
+        context.fault((*key, "decoding"), text)
 
 
 def attribution_sites(shape: Shape) -> list[Site]:
@@ -132,8 +170,8 @@ def attribution_sites(shape: Shape) -> list[Site]:
 def _one_at_a_time(
     recipe: KeepOnlyOne | AblateOnlyOne, context: Context, freeze: list[Put], reads: list[Site]
 ) -> list[Run]:
-    targets, sources = context.ports("target", recipe.target), context.nodes("sources", recipe.sources)
-    _check_direct(context, "sources", sources, targets)
+    targets, sources = context.ports(("target",), recipe.target), context.nodes(("sources",), recipe.sources)
+    _check_direct(context, sources, targets)
     if context.faults:
         return []
     keep = isinstance(recipe, KeepOnlyOne)
@@ -154,12 +192,12 @@ def _one_link(
 
 
 def _chain(recipe: ChainedPatch, context: Context, freeze: list[Put], reads: list[Site]) -> list[Run]:
-    sources = context.nodes("sources", recipe.sources)
-    links = context.ports("chain", recipe.chain)
+    sources = context.nodes(("sources",), recipe.sources)
+    links = [link for number, text in enumerate(recipe.chain) if (link := context.link(number, text))]
     if not context.faults:
-        _check_direct(context, "sources", sources, links[:1])
+        _check_direct(context, sources, links[:1])
         for number, (one, two) in enumerate(pairwise(links)):
-            _check_direct(context, "chain", [one.node], [two], number + 1)
+            _check_direct(context, [one.node], [two], ("chain", number + 1))
     if context.faults:
         return []
     keep = recipe.mode == "keep-only-one"
@@ -178,31 +216,40 @@ def _walk(
     edit = first
     for link, after in pairwise(links):
         name = f"{label} -> {link}"
-        runs.append(make_run(context.shape, name, [edit], [Site(link.node, "z")]))
+        runs.append(make_run(context.shape, name, [*freeze, edit], [Site(link.node, "z")]))
         edit = Rebuild(after, recipe.others, ((link.node, Recorded(name)),))
     return [*runs, make_run(context.shape, f"{label} -> {links[-1]}", [*freeze, edit], reads, label)]
 
 
 def _swap(recipe: PositionSwap, context: Context, freeze: list[Put], reads: list[Site]) -> list[Run]:
-    ports = context.ports("ports", recipe.ports)
+    ports = context.ports(("ports",), recipe.ports)
     first, second = recipe.tokens
-    if first == second or not {first, second} <= {1, 2, 3}:
-        context.faults.append((("tokens",), "must be two different places of the question, from 1 to 3"))
+    if {first, second} != {1, 3}:
+        context.fault(("tokens",), "must be 1 and 3: the arguments of a question of two stand there")
     if recipe.episodes.arity != 2:
-        text = "a swap needs questions of two arguments: set episodes.arity to 2"
-        context.faults.append((("episodes", "arity"), text))
+        context.fault(("episodes", "arity"), "a swap needs questions of two arguments: set episodes.arity to 2")
     change = (Node("enc.pos"), Swapped(first, second))
-    for number, port in enumerate(ports):
+    for port in ports:
         if Node("enc.pos") not in context.shape.sources(port):
-            context.faults.append((("ports", number), f"{port} does not read the prompt's positions"))
+            context.fault(("ports",), f"{port} does not read the prompt's positions", port)
     if context.faults:
         return []
-    edits: list[Edit] = [*freeze, *(Rebuild(port, "clean", (change,), recipe.places) for port in ports)]
+    # A port in a later block than the first reads a stream that the earlier ports have changed already.
+    earliest = min(context.shape.steps.index(project_step(port)) for port in ports)
+    edits: list[Edit] = list(freeze)
+    for port in ports:
+        later = context.shape.steps.index(project_step(port)) > earliest
+        edits.append(Rebuild(port, "current" if later else "clean", (change,), recipe.places))
     return [make_run(context.shape, AFTER, edits, reads, AFTER)]
 
 
+def project_step(port: Site) -> str:
+    """The step that computes a port from its stream."""
+    return f"{port.path.rpartition('.')[0]}.project"
+
+
 def _set(recipe: AblateSet | KeepSet, context: Context, freeze: list[Put], reads: list[Site]) -> list[Run]:
-    named = context.nodes("nodes", recipe.nodes)
+    named = context.nodes(("nodes",), recipe.nodes)
     if isinstance(recipe, KeepSet):
         mlps = [node for node in context.shape.writers if node.kind.endswith("mlp")]
         universe = context.shape.all_heads + (mlps if recipe.within == "heads-and-mlps" else [])
@@ -221,13 +268,19 @@ def _set(recipe: AblateSet | KeepSet, context: Context, freeze: list[Put], reads
     return [run("only the set kept", ablated), run(EVERYTHING, universe)]
 
 
-def _check_direct(context: Context, key: str, sources: list[Node], targets: list[Site], number: int = 0) -> None:
+def _check_direct(context: Context, sources: list[Node], targets: list[Site], key: Key = ("sources",)) -> None:
     for target in targets:
         direct = context.shape.sources(target)
+        kinds = dict.fromkeys(str(node) if node.layer is None else f"{node.kind}-{node.layer}" for node in direct)
         for source in sources:
             if source not in direct:
-                kinds = ", ".join(
-                    dict.fromkeys(str(node) if node.layer is None else f"{node.kind}-{node.layer}" for node in direct)
-                )
-                text = f"{source} does not feed {target} directly; its direct sources are {kinds or 'none'}"
-                context.faults.append(((key, number), text))
+                text = f"{source} does not feed {target} directly; its direct sources are {', '.join(kinds) or 'none'}"
+                context.fault(key, text, source)
+
+
+def _check_freeze(context: Context, freeze: list[Put], runs: list[Run]) -> None:
+    """A site cannot be held at its clean value and edited as well."""
+    edited = {edit.site for run in runs for edit in run.edits if edit not in freeze}
+    for put in freeze:
+        if put.site in edited:
+            context.fault(("freeze",), f"{put.site} is frozen and edited in one recipe", put.site)

@@ -7,7 +7,6 @@ forward pass holds each, and what feeds what. No torch here: names are checked b
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -32,6 +31,9 @@ SINGLE = {  # sites that a model has once: their hook and the step that holds it
     "dec.final": ("final", "dec.norm"),
     "logits": ("logits", "dec.norm"),
 }
+HOOKS_WITHIN_A_STEP = (
+    "tok", "pos", "resid", "q", "k", "scores", "pattern", "v", "z", "out", "post", "memory", "final", "logits",
+)  # fmt: skip
 STEP_OF_PORT = {
     "q": "attend", "k": "attend", "scores": "attend", "pattern": "attend", "v": "mix", "z": "write", "out": "write",
 }  # fmt: skip
@@ -96,27 +98,6 @@ class Site:
         return f"{block}.{'write' if block.endswith('mlp') else STEP_OF_PORT[hook]}"
 
 
-_HEAD = re.compile(rf"({'|'.join(ATTENTION)})-(\d+)\.(\d+)(?:\.({'|'.join(PORTS)}))?")
-_MLP = re.compile(r"(enc-mlp|dec-mlp)-(\d+)")
-_POINT = re.compile(r"(enc|dec)(-resid)-(\d+)\.(pre|mid|cross|post)")
-
-
-def parse_site(text: str) -> Site:
-    """Read a name. Whether a given model has it is for `Shape` to say."""
-    name = text.strip().lower()
-    if match := _HEAD.fullmatch(name):
-        return Site(Node(match[1], int(match[2]), int(match[3])), match[4])
-    if match := _MLP.fullmatch(name):
-        return Site(Node(match[1], int(match[2])))
-    if (match := _POINT.fullmatch(name)) and match[4] in POINTS[match[1]]:
-        return Site(Node(match[1] + match[2], int(match[3])), match[4])
-    if name in SINGLE:
-        return Site(Node(name))
-    raise SteerError(
-        f"{text!r} is not a name of a head, node or site (such as dec-cross-1.5, dec-cross-1.5.k, enc-mlp-0)"
-    )
-
-
 @dataclass(frozen=True)
 class Shape:
     """What a model of these sizes has, by name."""
@@ -167,24 +148,7 @@ class Shape:
 
     def order(self, site: Site) -> tuple[int, int]:
         """Sites sort in the order in which a forward pass meets them."""
-        hook = site.path.rpartition(".")[2]
-        within = (
-            "tok",
-            "pos",
-            "q",
-            "k",
-            "scores",
-            "pattern",
-            "v",
-            "z",
-            "out",
-            "resid",
-            "post",
-            "memory",
-            "final",
-            "logits",
-        )
-        return self.steps.index(site.step), within.index(hook)
+        return self.steps.index(site.step), HOOKS_WITHIN_A_STEP.index(site.path.rpartition(".")[2])
 
     def sources(self, target: Site) -> list[Node]:
         """The nodes whose writes sum to what a head's port reads: its direct sources."""
@@ -198,11 +162,6 @@ class Shape:
             if writer.stack == node.stack
             and (writer.layer is None or writer.layer < layer or (writer.layer == layer and writer.kind in same_layer))
         ]
-
-    def has(self, site: Site) -> bool:
-        if site.node.is_head and site.port is None:
-            return site.node in self.all_heads
-        return site in self.sites
 
     def expand_heads(self, text: str) -> list[Node]:
         """The heads that a name or a glob (`enc-self-*.*`) stands for."""

@@ -71,11 +71,12 @@ class Rebuild:
     """Replace a head's port by what it would read if some of its direct sources were different.
 
     The stream that the port reads is summed anew from its sources, all of them at `base` but for `changes`, pushed
-    through the real LayerNorm and projection, and put into this head's port alone.
+    through the real LayerNorm and projection, and put into this head's port alone. The base `current` is the stream of
+    the running pass, with what its earlier edits have changed.
     """
 
     site: Site
-    base: Literal["clean", "ablated"]
+    base: Literal["clean", "ablated", "current"]
     changes: tuple[tuple[Node, Origin], ...] = ()
     places: tuple[int, ...] = ()
 
@@ -118,12 +119,26 @@ class Plan:
 def make_run(
     shape: Shape, name: str, edits: Iterable[Edit], reads: Iterable[Site], condition: str | None = None
 ) -> Run:
-    """A run that starts at the first site it edits and stops after the last one it reads."""
-    edits, reads = tuple(edits), tuple(reads)
-    at = [shape.steps.index(edit.site.step) for edit in edits]
+    """A run that starts at the first site it edits or reads and stops after the last one it reads.
+
+    Edits beyond that can change nothing that is read, and are left out.
+    """
+    reads = tuple(reads)
     end = max(shape.steps.index(site.step) for site in reads) + 1
-    stop = shape.steps[end] if end < len(shape.steps) else None
-    return Run(name, edits, reads, shape.steps[min(at, default=0)], stop, condition)
+    seen = tuple(edit for edit in edits if shape.order(edit.site) <= max(map(shape.order, reads)))
+    start = min(shape.steps.index(place.step) for place in (*reads, *(edit.site for edit in seen)))
+    return Run(name, seen, reads, shape.steps[start], step_at(shape, end), condition)
+
+
+def step_at(shape: Shape, index: int) -> str | None:
+    """The step of this number; None beyond the last."""
+    return shape.steps[index] if index < len(shape.steps) else None
+
+
+def stop_after(shape: Shape, paths: Iterable[str]) -> str | None:
+    """The step before which a pass may end that must meet these hooks."""
+    step_of = {site.path: site.step for site in shape.sites}
+    return step_at(shape, max((shape.steps.index(step_of[path]) for path in paths), default=0) + 1)
 
 
 def make_plan(shape: Shape, reads: Iterable[Site], runs: Iterable[Run], clean_condition: str | None = None) -> Plan:
@@ -183,9 +198,10 @@ def _origin_paths(shape: Shape, run: Run) -> set[str]:
             continue
         if edit.base == "clean":
             paths.add(stream_path(shape, edit.site))
-        # A change is a difference to the base, so a changed source is needed in the base's and in its new value.
-        origins = {node: {str(origin), edit.base} for node, origin in edit.changes}
-        paths |= {writer_path(node) for node, kinds in origins.items() if "clean" in kinds}
+        for node, origin in edit.changes:
+            # A change is a difference to the base, so a changed source is needed in the base's and in its new value.
+            if edit.base != "ablated" or isinstance(origin, Clean | Swapped):
+                paths.add(writer_path(node))
     return paths
 
 

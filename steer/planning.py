@@ -7,7 +7,7 @@ from typing import Any
 
 from steer.errors import CheckpointError
 from steer.names import Shape, Site
-from steer.plan import Plan, Run
+from steer.plan import Plan, Run, stop_after
 from steer.shipped import RECORD, locate
 
 
@@ -21,9 +21,9 @@ def shape_of(checkpoint: str) -> Shape:
         raise CheckpointError(f"{path}: cannot be read ({error})") from error
 
 
-def describe_plan(name: str, plan: Plan) -> dict[str, Any]:
+def describe_plan(name: str, plan: Plan, shape: Shape) -> dict[str, Any]:
     reads = _reads(plan.reads) + [{"site": "kept for later runs", "hook": path} for path in plan.cached]
-    clean = {"name": "clean", "start": "enc.embed", "stop": None, "edits": [], "reads": reads}
+    clean = {"name": "clean", "start": "enc.embed", "stop": stop_after(shape, plan.cached), "edits": [], "reads": reads}
     return {"name": name, "forwards": plan.forwards, "runs": [clean, *map(_run, plan.runs)]}
 
 

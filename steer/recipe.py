@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, model_validator
+from pydantic import BeforeValidator, Field, TypeAdapter, model_validator
 from typing_extensions import Self
 
+from steer.documents import Strict
 from steer.shipped import DEFAULT
 from steer.task.splits import SplitName
-
-
-class Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 def _listed(value: object) -> object:
@@ -25,6 +22,9 @@ def _listed(value: object) -> object:
 
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_listed, json_schema_input_type=str | list[str])]
+SomeNames = Annotated[
+    tuple[str, ...], Field(min_length=1), BeforeValidator(_listed, json_schema_input_type=str | list[str])
+]
 
 
 class Episodes(Strict):
@@ -55,7 +55,7 @@ class AttentionMeasure(Strict):
     """`accuracy`: the most attended token is the right next one. `mass`: how much attention right tokens get."""
 
     name: Literal["attention-accuracy", "attention-mass"]
-    heads: Annotated[Names, Field(description="heads to measure")]
+    heads: Annotated[SomeNames, Field(description="heads to measure")]
     against: Annotated[
         Literal["answer", "counterfactual"], Field(description="the right answer, or Algorithm 1's under the swap")
     ] = "answer"
@@ -75,7 +75,7 @@ class AttributionMeasure(Strict):
     """How much of the right token's logit (above the mean colour's) each decoder component writes."""
 
     name: Literal["logit-attribution"]
-    components: Annotated[Names, Field(description="decoder heads, MLPs, embeddings; globs allowed")] = ("dec*",)
+    components: Annotated[SomeNames, Field(description="decoder heads, MLPs, embeddings; globs allowed")] = ("dec*",)
     against: Literal["answer"] = "answer"
 
 
@@ -100,12 +100,15 @@ class Common(Strict):
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
+        faults = []
         if not self.measures:
-            raise ValueError("measures: at least one is needed")
+            faults.append("measures: at least one is needed")
         if self.ablation.value == "resample" and self.ablation.reference != "episodes":
-            raise ValueError("ablation: resample takes values of the recipe's own episodes (reference: episodes)")
+            faults.append("ablation: resample takes values of the recipe's own episodes (reference: episodes)")
         if self.episodes.length and not 1 <= self.episodes.length[0] <= self.episodes.length[1]:
-            raise ValueError("episodes.length: must be [least, most], from 1")
+            faults.append("episodes.length: must be [least, most], from 1")
+        if faults:
+            raise ValueError("; ".join(faults))
         return self
 
 
@@ -113,23 +116,23 @@ class KeepOnlyOne(Common):
     """All direct sources of the target are ablated but one: is that one sufficient?"""
 
     kind: Literal["keep-only-one"]
-    target: Annotated[Names, Field(description="a head's q, k or v")]
-    sources: Annotated[Names, Field(description="heads, MLPs, embeddings; globs allowed")]
+    target: Annotated[SomeNames, Field(description="a head's q, k or v")]
+    sources: Annotated[SomeNames, Field(description="heads, MLPs, embeddings; globs allowed")]
 
 
 class AblateOnlyOne(Common):
     """One direct source of the target is ablated: is it necessary?"""
 
     kind: Literal["ablate-only-one"]
-    target: Annotated[Names, Field(description="a head's q, k or v")]
-    sources: Annotated[Names, Field(description="heads, MLPs, embeddings; globs allowed")]
+    target: Annotated[SomeNames, Field(description="a head's q, k or v")]
+    sources: Annotated[SomeNames, Field(description="heads, MLPs, embeddings; globs allowed")]
 
 
 class ChainedPatch(Common):
     """source -> chain[0] -> chain[1] …: what reaches the last port through this chain alone."""
 
     kind: Literal["chained-patch"]
-    sources: Annotated[Names, Field(description="swept at the chain's start; globs allowed")]
+    sources: Annotated[SomeNames, Field(description="swept at the chain's start; globs allowed")]
     chain: Annotated[tuple[str, ...], Field(min_length=1, description="ports, in order: each head feeds the next port")]
     mode: Literal["keep-only-one", "ablate-only-one"] = "keep-only-one"
     others: Annotated[
@@ -141,7 +144,7 @@ class PositionSwap(Common):
     """Two question tokens exchange their position embeddings, as seen by these ports alone."""
 
     kind: Literal["position-swap"]
-    ports: Annotated[Names, Field(description="a head's q, k or v; globs allowed for the head")]
+    ports: Annotated[SomeNames, Field(description="a head's q, k or v; globs allowed for the head")]
     tokens: Annotated[tuple[int, int], Field(description="places in the question, counted from 1")] = (1, 3)
 
 
@@ -149,14 +152,14 @@ class AblateSet(Common):
     """These nodes are ablated in the whole forward pass."""
 
     kind: Literal["ablate-set"]
-    nodes: Annotated[Names, Field(description="heads or MLPs; globs allowed")]
+    nodes: Annotated[SomeNames, Field(description="heads or MLPs; globs allowed")]
 
 
 class KeepSet(Common):
     """Everything outside this set is ablated in the whole forward pass."""
 
     kind: Literal["keep-set"]
-    nodes: Annotated[Names, Field(description="heads or MLPs; globs allowed")]
+    nodes: Annotated[SomeNames, Field(description="heads or MLPs; globs allowed")]
     within: Annotated[Literal["heads", "heads-and-mlps"], Field(description="what is ablated if not kept")] = "heads"
 
 
@@ -171,4 +174,3 @@ Recipe: TypeAlias = Annotated[
     Field(discriminator="kind"),
 ]
 RECIPE: TypeAdapter[Recipe] = TypeAdapter(Recipe)
-KINDS = ("keep-only-one", "ablate-only-one", "chained-patch", "position-swap", "ablate-set", "keep-set", "clean")

@@ -54,7 +54,8 @@ def write_result(result: Result, folder: Path) -> None:
     result.folder = folder
 
 
-def read_result(folder: Path) -> Result:
+def read_result(folder: Path | str) -> Result:
+    folder = Path(folder)
     path = folder / RESULT if folder.is_dir() else folder
     try:
         told = json.loads(path.read_text(encoding="utf-8"))

@@ -63,7 +63,12 @@ def split_changes(words: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
 
 
 def run_batch(names: Sequence[str], job: Job, jobs: int, advance: Advance) -> list[Outcome]:
-    paths = gather(names)
+    paths, missing = gather(names)
+    lost = [Outcome(name, faults=faults) for name, faults in missing.items()]
+    return [*lost, *run_paths(paths, job, jobs, advance)]
+
+
+def run_paths(paths: Sequence[Path], job: Job, jobs: int, advance: Advance) -> list[Outcome]:
     if jobs == 1 or len(paths) == 1:
         return [
             run_one(path, job, lambda done, n=n, path=path: advance((n + done) / len(paths), path.stem))  # type: ignore[misc]
@@ -82,11 +87,14 @@ def run_one(path: Path, job: Job, tell: Callable[[float], None] = lambda done: N
     try:
         return _run(path, job, tell)
     except SteerError as error:
-        return Outcome(path.stem, faults=tuple(f if str(path) in f else f"{path}: {f}" for f in error.faults))
+        faults = error.faults
+    except Exception as error:  # a bug of ours must not take the other recipes along
+        faults = (f"unexpected {type(error).__name__}: {error}",)
+    return Outcome(path.stem, faults=tuple(f if str(path) in f else f"{path}: {f}" for f in faults))
 
 
 def _run(path: Path, job: Job, tell: Callable[[float], None]) -> Outcome:
-    loaded = load_recipe(str(path), job.changes)
+    loaded = load_recipe(str(path), *job.changes)
 
     import torch
 
@@ -107,8 +115,9 @@ def _run(path: Path, job: Job, tell: Callable[[float], None]) -> Outcome:
         result = run_experiment(loaded, checkpoint, tell)
     else:  # the numbers are known; words and figure may have changed
         result.metadata["recipe"] = loaded.recipe.model_dump(mode="json")
+    picture = draw_result(result, folder)
     write_result(result, folder)
-    return Outcome(loaded.name, result, draw_result(result, folder), unchanged)
+    return Outcome(loaded.name, result, picture, unchanged)
 
 
 def _table(rows: Sequence[dict[str, Any]]) -> str:

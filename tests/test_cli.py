@@ -96,6 +96,11 @@ BAD = [
     (["train", "--config", "missing.yaml", "--out", "OUT"], "cannot be read"),
     (["eval", "--checkpoint", "tinny", "--out", "OUT"], "did you mean tiny"),
     (["eval", "--split", "tests", "--out", "OUT"], "test"),
+    (["train", "--preset", "tiny", "--out", "OUT", "model.max_length=20"], "must be 60 at least"),
+    (["train", "--preset", "tiny", "--out", "OUT", "stages.0.warmup=.inf"], "finite"),
+    (["train", "--preset", "tiny", "--out", "OUT", "--seed", "99999999999999999999"], "--seed"),
+    (["train", "--preset", "tiny", "--out", "OUT", "stages.0.questions={compositions: 0, copies: 1}"], "copies"),
+    (["train", "--preset", "tiny", "--out", "OUT", "--device", "meta"], "no device named"),
     (["episodes", "--n", "0"], "--n"),
     (["episodes", "--start", "1999", "--n", "2"], "2,000 episodes"),
 ]

@@ -34,6 +34,9 @@ class Group(TyperGroup):
             for fault in error.faults:
                 typer.echo(f"error: {fault}", err=True)
             raise typer.Exit(2) from error
+        except KeyboardInterrupt as error:
+            typer.echo("interrupted; what was finished is kept", err=True)
+            raise typer.Exit(130) from error
 
 
 app = typer.Typer(

@@ -14,23 +14,29 @@ def cp(
     force: Annotated[bool, typer.Option("--force", help="Write over what is there.")] = False,
 ) -> None:
     """Copy a shipped recipe, preset or checkpoint."""
+    import re
     import shutil
 
     from steer.errors import SteerError, unknown
-    from steer.shipped import everything
+    from steer.files import write_atomically
+    from steer.shipped import RECIPES, everything
 
     shipped = everything()
     if name not in shipped:
         raise SteerError(unknown("shipped recipe, preset or checkpoint", name, sorted(shipped)))
     source = shipped[name]
     target = to / source.name if to.is_dir() else to
+    if target.exists() and target.resolve() == source.resolve():
+        raise SteerError(f"{target} is the shipped one itself; give another name")
     if target.exists() and not force:
         raise SteerError(f"{target} is there already; give another name, or --force")
     try:
-        copy = shutil.copytree if source.is_dir() else shutil.copyfile
-        if target.is_dir():
-            shutil.rmtree(target)
-        copy(source, target)
+        if source.is_dir():
+            shutil.copytree(source, target, dirs_exist_ok=True)
+        else:
+            # The line that tells editors where the schema is must still lead there.
+            text = re.sub(r"(\$schema=).*schema\.json", rf"\g<1>{RECIPES / 'schema.json'}", source.read_text())
+            write_atomically(target, text)
     except OSError as error:
         raise SteerError(f"cannot write {target}: {error.strerror or error}") from error
     typer.echo(f"{source.name} -> {target}")

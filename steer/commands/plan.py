@@ -22,8 +22,9 @@ def plan(
     from steer.library import load_recipe
     from steer.planning import describe_plan, shape_of
 
-    loaded = load_recipe(recipe, changes or [])
-    told = describe_plan(loaded.name, loaded.plan(shape_of(loaded.recipe.checkpoint)))
+    loaded = load_recipe(recipe, *(changes or []))
+    shape = shape_of(loaded.recipe.checkpoint)
+    told = describe_plan(loaded.name, loaded.plan(shape), shape)
     if json:
         typer.echo(dumps(told, indent=1))
         return
@@ -44,8 +45,8 @@ def validate(
     from steer.library import gather, load_recipe
     from steer.planning import shape_of
 
-    faults: list[str] = []
-    paths = gather(recipes)
+    paths, missing = gather(recipes)
+    faults = [fault for found in missing.values() for fault in found]
     for path in paths:
         try:
             loaded = load_recipe(str(path))

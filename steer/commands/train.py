@@ -18,7 +18,7 @@ def train(
     changes: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Changes to the protocol: stages.0.epochs=5")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of weights, order and dropout.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Seed of weights, order and dropout.")] = 0,
     preset: Annotated[str | None, typer.Option(help="A shipped protocol by name (see `steer ls`).")] = None,
     config: Annotated[Path | None, typer.Option(help="A protocol of your own (YAML).")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the folder's last epoch.")] = False,

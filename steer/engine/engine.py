@@ -20,13 +20,26 @@ from steer.engine.values import Bench
 from steer.errors import SteerError
 from steer.model.batch import collate
 from steer.model.checkpoint import Checkpoint
-from steer.model.evaluate import LONGEST
+from steer.model.config import ModelConfig
+from steer.model.evaluate import write_greedily
 from steer.model.transformer import State
 from steer.names import Shape
-from steer.plan import Ablated, Plan, Put, Rebuild, Recorded, Run, hook_order, start_paths, writer_path
+from steer.plan import (
+    Ablated,
+    Plan,
+    Put,
+    Rebuild,
+    Recorded,
+    Run,
+    hook_order,
+    start_paths,
+    stop_after,
+    stream_path,
+    writer_path,
+)
 from steer.recipe import Ablation
 from steer.task.episode import Episode
-from steer.task.vocabulary import EOS_ID, PAD_ID, SOS_ID
+from steer.task.vocabulary import PAD_ID
 
 BATCH = 250
 BUDGET = 1 << 30  # bytes of clean activations kept in memory
@@ -57,7 +70,6 @@ class Engine:
         config = self.model.config
         self.shape = Shape(config.encoder_layers, config.decoder_layers, config.heads)
         self.order = hook_order(self.shape)
-        self.step_of = {site.path: site.step for site in self.shape.sites}
         self.tracer = Tracer(self.model)
         self.device = self.model.unembed.weight.device
 
@@ -65,8 +77,9 @@ class Engine:
         """Episodes of like length together, so that little is padded."""
         by_length = sorted(range(len(episodes)), key=lambda row: len(episodes[row].prompt))
         parts = []
-        for number, start in enumerate(range(0, len(by_length), batch)):
-            rows = by_length[start : start + batch]
+        count = -(-len(episodes) // batch)
+        for number in range(count):  # of even size
+            rows = by_length[number * len(episodes) // count : (number + 1) * len(episodes) // count]
             tokens = collate([episodes[row] for row in rows])
             prompt, output = (torch.from_numpy(a).to(self.device) for a in (tokens.prompt, tokens.output))
             parts.append(Part(number, rows, prompt, output))
@@ -75,9 +88,7 @@ class Engine:
     def clean(self, part: Part, paths: Iterable[str]) -> Values:
         """One forward pass without edits, as far as the last hook that is wanted."""
         wanted = self.sort(paths)
-        last = max((self.shape.steps.index(self.step_of[path]) for path in wanted), default=0)
-        stop = self.shape.steps[last + 1] if last + 1 < len(self.shape.steps) else None
-        return self.tracer.run(part.state(), "enc.embed", stop, {}, wanted, self.order)
+        return self.tracer.run(part.state(), "enc.embed", stop_after(self.shape, wanted), {}, wanted, self.order)
 
     def sort(self, paths: Iterable[str]) -> list[str]:
         chosen = set(paths)
@@ -96,7 +107,8 @@ class Engine:
         """The clean value at each hook, and the gradient there of a number computed from the logits."""
         wanted = self.sort(paths)
         # The weights are frozen; a graph starts where the embeddings enter.
-        grow = {path: [lambda value: value.detach().requires_grad_()] for path in ("enc_embed.tok", "dec_embed.tok")}
+        enter = [f"{stack}_embed.{what}" for stack in ("enc", "dec") for what in ("tok", "pos")]
+        grow = {path: [lambda value, met: value.detach().requires_grad_()] for path in enter}
         with torch.enable_grad():
             found = self.tracer.run(part.state(), "enc.embed", None, grow, [*wanted, "logits"], self.order)
             gradients = torch.autograd.grad(metric(found["logits"]), [found[path] for path in wanted])
@@ -111,8 +123,10 @@ class Engine:
         for edit in run.edits:
             changes.setdefault(edit.site.path, []).append(bench.change(edit))
         paths = list(dict.fromkeys(site.path for site in run.reads))
+        current = [edit for edit in run.edits if isinstance(edit, Rebuild) and edit.base == "current"]
+        met = [stream_path(self.shape, edit.site) for edit in current]  # streams that such edits build on
         try:
-            found = self.tracer.run(state, run.start, run.stop, changes, paths, self.order)
+            found = self.tracer.run(state, run.start, run.stop, changes, [*paths, *met], self.order)
         except SteerError as error:
             raise SteerError(f"run {run.name!r} failed {error}") from error
         if run.condition is None:
@@ -136,7 +150,7 @@ class Session:
         self.kept: dict[int, Values] = {}
         with torch.no_grad():
             means = self._clean_pass(averaged) if reference is None else engine.means(averaged, reference)
-        self.reference = Reference(ablation, means, seed)
+        self.reference = Reference(ablation, means, hook_sizes(engine.model.config, ablated), seed)
 
     def _clean_pass(self, averaged: list[str]) -> Means:
         """The clean run of every batch: its means, and what is kept of it while it fits into the budget."""
@@ -184,20 +198,21 @@ class Session:
         "Clean" means the clean run on the tokens written so far, so a frozen site follows the model's own answer.
         """
         runs = condition_runs(self.plan, condition)
-        output = part.prompt.new_full((len(part.rows), 1), SOS_ID)
-        done = torch.zeros(len(part.rows), dtype=torch.bool, device=output.device)
-        for _ in range(LONGEST):
+
+        def next_logits(output: Tensor) -> Tensor:
             now = Part(part.number, part.rows, part.prompt, output)
             values = self.engine.clean(now, {*self.cached, "logits"})
             bench = self.bench(now, values)
             for run in runs:
                 values = self.engine.run(run, bench)
-            step = values["logits"][:, -1].argmax(-1).masked_fill(done, PAD_ID)
-            output = torch.cat([output, step[:, None]], dim=1)
-            done |= step == EOS_ID
-            if done.all():
-                break
-        return output[:, 1:]
+            return values["logits"][:, -1]
+
+        return write_greedily(part.prompt, next_logits)
+
+
+def hook_sizes(config: ModelConfig, paths: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    """The sizes of hooks' values behind episode and token: heads and d_head, or d_model."""
+    return {path: (config.heads, config.d_head) if path.endswith(".z") else (config.d_model,) for path in paths}
 
 
 def ablated_paths(plan: Plan, shape: Shape) -> list[str]:

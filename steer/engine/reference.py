@@ -47,14 +47,14 @@ class Means:
 class Reference:
     """Gives the ablation value of a hook for a batch."""
 
-    def __init__(self, ablation: Ablation, means: Means, seed: int) -> None:
-        self.ablation, self.seed = ablation, seed
+    def __init__(self, ablation: Ablation, means: Means, sizes: Mapping[str, tuple[int, ...]], seed: int) -> None:
+        self.ablation, self.sizes, self.seed = ablation, sizes, seed
         self.tables = {path: means.table(path, ablation.over) for path in means.sums}
 
     def value(self, path: str, clean: Mapping[str, Tensor], real: Tensor, like: Tensor, batch: int) -> Tensor:
         match self.ablation.value:
             case "zero":
-                return like.new_zeros(())
+                return like.new_zeros(1, 1, *self.sizes[path])
             case "resample":
                 return resample(clean[path], real, np.random.default_rng((self.seed, batch)))
             case "mean":

@@ -16,7 +16,9 @@ from torch import Tensor
 from steer.errors import SteerError
 from steer.model.transformer import State, Transformer
 
-Change = Callable[[Tensor], Tensor]
+Change = Callable[
+    [Tensor, Mapping[str, Tensor]], Tensor
+]  # a hook's value and what the pass has met before -> new value
 
 
 class Tracer:
@@ -48,7 +50,7 @@ def visit(traced: Any, paths: Sequence[str], changes: Mapping[str, Sequence[Chan
         hook = traced.get(path)
         value = hook.output
         for change in changes.get(path, ()):
-            value = change(value)
+            value = change(value, found)
         if path in changes:
             hook.output = value
         found[path] = value

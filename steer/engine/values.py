@@ -34,12 +34,14 @@ class Bench:
     def __post_init__(self) -> None:
         self._streams: dict[str, Tensor] = {}  # with every source ablated: the same for all runs of a sweep
 
-    def change(self, edit: Put | Rebuild) -> Callable[[Tensor], Tensor]:
-        """What an edit does to the value of its hook."""
-        everywhere = self.put(edit) if isinstance(edit, Put) else self.rebuild(edit)
-        if not edit.places:
-            return everywhere
-        return lambda value: at_places(value, everywhere(value), edit)
+    def change(self, edit: Put | Rebuild) -> Callable[[Tensor, Values], Tensor]:
+        """What an edit does to the value of its hook, given what the pass has met before."""
+
+        def change(value: Tensor, met: Values) -> Tensor:
+            new = self.put(edit, value) if isinstance(edit, Put) else put_head(value, self.port(edit, met), edit.site)
+            return at_places(value, new, edit) if edit.places else new
+
+        return change
 
     def value(self, path: str, origin: Origin) -> Tensor:
         match origin:
@@ -60,32 +62,23 @@ class Bench:
         block = attention(self.model, node)
         return head_write(block, value, node.head or 0)
 
-    def put(self, edit: Put) -> Callable[[Tensor], Tensor]:
-        """An edit that replaces a site: all of a hook, or one head's part of it."""
+    def put(self, edit: Put, value: Tensor) -> Tensor:
+        """A site replaced: all of a hook, or one head's part of it."""
+        new = self.value(edit.site.path, edit.value).expand_as(value)
+        return new if not edit.site.node.is_head else replace_head(value, new, edit.site)
 
-        def change(value: Tensor) -> Tensor:
-            new = self.value(edit.site.path, edit.value).expand_as(value)
-            return new if not edit.site.node.is_head else replace_head(value, new, edit.site)
-
-        return change
-
-    def rebuild(self, edit: Rebuild) -> Callable[[Tensor], Tensor]:
-        def change(value: Tensor) -> Tensor:
-            return put_head(value, self.port(edit), edit.site)
-
-        return change
-
-    def port(self, edit: Rebuild) -> Tensor:
+    def port(self, edit: Rebuild, met: Values) -> Tensor:
         """A head's q, k or v as read from the rebuilt stream: B T d."""
-        stream = self.stream(edit)
+        stream = self.stream(edit, met)
         node, block = edit.site.node, attention(self.model, edit.site.node)
         crossing = node.kind == "dec-cross" and edit.site.port in ("k", "v")
         norm = self.model.ln_enc if crossing else block.ln
         return project_head(block, norm(stream), edit.site)
 
-    def stream(self, edit: Rebuild) -> Tensor:
-        base: Origin = Clean() if edit.base == "clean" else Ablated()
-        stream = self.base_stream(edit, base)
+    def stream(self, edit: Rebuild, met: Values) -> Tensor:
+        base: Origin = Ablated() if edit.base == "ablated" else Clean()
+        current = edit.base == "current"
+        stream = met[stream_path(self.shape, edit.site)] if current else self.base_stream(edit, base)
         for node, origin in edit.changes:
             if origin != base:
                 stream = stream + (self.write(node, origin) - self.write(node, base))

@@ -28,7 +28,9 @@ def draw_result(result: Result, folder: Path, name: str = "figure") -> Path | No
     if kind == "none":
         return None
     with theme():
-        draw = draw_components if in_logits(result.rows) else draw_bars if kind == "bars" else draw_positions
+        placed = any(row["position"] != "all" for row in result.rows)
+        draw = draw_positions if kind == "positions" and placed else draw_bars
+        draw = draw_components if in_logits(result.rows) else draw
         figure = draw(result)
         return save_figure(figure, folder, name)
 
@@ -39,8 +41,9 @@ def series(result: Result) -> list[str]:
 
 
 def label(row: Row, rows: list[Row]) -> str:
-    differ = [key for key in ("measure", "head", "against") if len({other[key] for other in rows}) > 1]
+    differ = [key for key in ("measure", "head", "against", "decoding") if len({other[key] for other in rows}) > 1]
     words = {"measure": _plain(row["measure"]), "head": row["head"], "against": f"on the {row['against']}"}
+    words |= {"decoding": row["decoding"]}
     return ", ".join(words[key] for key in differ if row[key]) or _plain(row["measure"])
 
 
@@ -135,6 +138,6 @@ def _legend(axes: Axes, names: list[str], colours: Any) -> None:
 
 def _title(figure: Figure, result: Result) -> None:
     told = result.metadata
-    text = fill(told["recipe"]["description"] or told["name"], 64, break_on_hyphens=False)
+    text = fill(told["recipe"]["description"] or told["name"], 64, break_on_hyphens=False).replace("$", r"\$")
     where = f"{told['checkpoint']['name']}, {told['episodes']:,} episodes, 95 % intervals"
     figure.suptitle(f"{text}\n{where}", fontsize=7, x=0.02, ha="left")

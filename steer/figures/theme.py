@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 
 import matplotlib as mpl
 import seaborn as sns
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+
+from steer.files import write_atomically
 
 COLUMN = 3.4  # inches: one column of a two-column paper
 INK, ACCENT, MUTED = "#222222", "#0173b2", "#949494"  # from seaborn's colour-blind palette
@@ -45,5 +48,7 @@ def save_figure(figure: Figure, folder: Path, name: str) -> Path:
     """Write PNG, PDF and SVG; give the PNG's path."""
     for suffix in FORMATS:
         dated = {"Date": None} if suffix == "svg" else {"CreationDate": None} if suffix == "pdf" else {}
-        figure.savefig(folder / f"{name}.{suffix}", dpi=300, metadata=dated)
+        drawn = BytesIO()
+        figure.savefig(drawn, format=suffix, dpi=300, metadata=dated)
+        write_atomically(folder / f"{name}.{suffix}", drawn.getvalue())
     return folder / f"{name}.png"

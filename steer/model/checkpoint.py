@@ -47,7 +47,10 @@ class Record(BaseModel):
     @property
     def data_seed(self) -> int:
         """The seed of the episodes that this model was trained and held out on."""
-        return int(self.protocol.get("data_seed", 0))
+        seed = self.protocol.get("data_seed", 0)
+        if not isinstance(seed, int):
+            raise CheckpointError(f"{RECORD}: protocol.data_seed must be a number, not {seed!r}")
+        return seed
 
 
 class Checkpoint:
@@ -101,7 +104,8 @@ def check_tensors(found: dict[str, Tensor], expected: dict[str, Tensor], place: 
     ]
     kinds = (("missing tensors", missing), ("unexpected tensors", extra), ("wrong tensors", wrong))
     faults = [f"{place}: {len(names)} {kind}: {_some(names)}" for kind, names in kinds if names]
-    faults += [f"{place}: {name} holds NaN or infinity" for name, t in found.items() if not t.isfinite().all()]
+    if not faults:  # else a tensor may be of a kind that cannot be asked
+        faults = [f"{place}: {name} holds NaN or infinity" for name, t in found.items() if not t.isfinite().all()]
     if faults:
         raise CheckpointError(*faults)
 

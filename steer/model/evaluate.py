@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,12 +40,17 @@ class Scores:
 
 @torch.no_grad()
 def greedy(model: Transformer, prompt: Tensor, longest: int = LONGEST) -> Tensor:
-    """Token ids until EOS, padded: the most likely token is taken at each step and fed back. B, at most longest."""
+    """The model's own answers: token ids until EOS, padded."""
     memory = model.encode(prompt)
+    return write_greedily(prompt, lambda output: model.decode(output, memory, prompt)[:, -1], longest)
+
+
+def write_greedily(prompt: Tensor, next_logits: Callable[[Tensor], Tensor], longest: int = LONGEST) -> Tensor:
+    """The most likely token is taken at each step and fed back, until EOS: B, at most `longest`."""
     output = prompt.new_full((len(prompt), 1), SOS_ID)
     done = torch.zeros(len(prompt), dtype=torch.bool, device=prompt.device)
     for _ in range(longest):
-        step = model.decode(output, memory, prompt)[:, -1].argmax(-1).masked_fill(done, PAD_ID)
+        step = next_logits(output).argmax(-1).masked_fill(done, PAD_ID)
         output = torch.cat([output, step[:, None]], dim=1)
         done |= step == EOS_ID
         if done.all():

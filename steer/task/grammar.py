@@ -63,6 +63,13 @@ class Grammar:
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
+    @property
+    def longest(self) -> int:
+        """The most tokens that a prompt may have."""
+        question = max(1 + max(self.arities), self.listed[1])
+        call = 1 + max(self.arities)
+        return question + 4 * self.primitives[1] + (call + 2 + self.length[1]) * self.demonstrations[1] + 1
+
     def __post_init__(self) -> None:
         ranges = {name: ends for name, ends in vars(self).items() if name not in ("arities", "disjoint")}
         faults = [f"{name} must go from small to large" for name, (low, high) in ranges.items() if not 0 <= low <= high]

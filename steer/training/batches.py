@@ -24,7 +24,7 @@ def epoch_batches(stage: Stage, splits: Splits, seed: int, epoch: int) -> list[B
     """Every batch of one epoch, bucketed by prompt length, in random order."""
     dice = Dice(seed, "epoch", epoch)
     asked = [ask(episode, stage.questions, dice) for episode in visit(stage, splits, dice)]
-    groups = dice.shuffled([[write(episode, stage.writing, dice) for episode in group] for group in asked])
+    groups = dice.shuffled([[write(episode, stage.writing, dice) for episode in group] for group in asked if group])
     batches = []
     for start in range(0, len(groups), BUCKET * stage.batch):
         bucket = sorted(groups[start : start + BUCKET * stage.batch], key=lambda group: len(group[0].prompt))

@@ -21,7 +21,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch.nn import functional as F
 
-from steer.errors import CheckpointError
+from steer.errors import CheckpointError, SteerError
 from steer.files import write_atomically
 from steer.model.batch import Batch
 from steer.model.checkpoint import Record, check_tensors, save_checkpoint
@@ -137,6 +137,10 @@ class Trainer:
         )
         logits = self.model(prompt, output)
         loss = F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=PAD_ID)
+        if not loss.isfinite():
+            raise SteerError(
+                f"the loss is {loss.item()} at step {self.progress.steps + 1}; the last epoch's state is kept"
+            )
         self.optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         if self.protocol.optimiser.clip is not None:

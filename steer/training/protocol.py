@@ -9,18 +9,15 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from steer.documents import Strict
 from steer.model.config import ModelConfig
 from steer.task.grammar import PAPER, Grammar
 
 Count = Annotated[int, Field(ge=1)]
 Rate = Annotated[float, Field(gt=0, le=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
-
-
-class Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Questions(Strict):
@@ -82,6 +79,9 @@ class Stage(Strict):
     def _draw_from_something(self) -> Stage:
         if not self.grammars:
             raise ValueError("grammars: at least one grammar is needed")
+        asks = self.questions.compositions + self.questions.primitives
+        if self.episodes != "split" and not asks and not any(g.demonstrations[1] for g in self.grammars):
+            raise ValueError("questions: only copies are asked, and no grammar has demonstrations to copy")
         return self
 
 
@@ -104,4 +104,7 @@ class Protocol(Strict):
     def _do_something(self) -> Protocol:
         if not self.stages:
             raise ValueError("stages: at least one is needed")
+        longest = max(g.longest for g in (PAPER, *(g for stage in self.stages for g in stage.grammars)))
+        if longest > self.model.max_length:
+            raise ValueError(f"model.max_length: must be {longest} at least, the longest prompt of a stage")
         return self
