@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from steer.documents import Document, check_as, override, read
-from steer.errors import ConfigError, unknown
-from steer.lower import LoweringError, lower
+from steer.errors import CheckpointError, ConfigError, unknown
+from steer.lower import LoweringError, lower, name_faults
 from steer.names import Shape
 from steer.plan import Plan
+from steer.planning import shape_of
 from steer.recipe import RECIPE, Recipe
-from steer.shipped import RECIPES, recipe_names
+from steer.shipped import DEFAULT, RECIPES, recipe_names
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,20 @@ def load_recipe(name: str, *changes: str) -> Loaded:
     """A recipe by path or shipped name, with `key=value` changes."""
     path = find(name)
     document = override(read(path), changes)
-    return Loaded(path.stem, check_as(document, RECIPE, Recipe), document)
+    try:
+        recipe = check_as(document, RECIPE, Recipe)
+    except ConfigError as error:  # the names may be at fault too: all is reported at once
+        raise ConfigError(*error.faults, *_name_faults(document)) from error
+    return Loaded(path.stem, recipe, document)
+
+
+def _name_faults(document: Document) -> list[str]:
+    named = document.data.get("checkpoint", DEFAULT) if isinstance(document.data, dict) else DEFAULT
+    try:
+        shape = shape_of(str(named))
+    except CheckpointError:
+        return []
+    return [f"{document.place(key)}: {text}" for key, text in name_faults(document.data, shape)]
 
 
 def gather(names: Sequence[str]) -> tuple[list[Path], dict[str, tuple[str, ...]]]:

@@ -120,6 +120,27 @@ def lower(recipe: Recipe, shape: Shape) -> Plan:
     return make_plan(shape, reads, runs, clean)
 
 
+def name_faults(data: Any, shape: Shape) -> list[tuple[Key, str]]:
+    """The names in a recipe's raw data that the model does not have: for files that fail the schema as well."""
+    context = Context(shape)
+    if not isinstance(data, dict):
+        return []
+    ports, nodes, sites = context.ports, context.nodes, context.sites
+    readers = {"target": ports, "ports": ports, "chain": ports, "sources": nodes, "nodes": nodes}
+    for key, read in (readers | {"freeze": sites, "tensors": sites}).items():
+        read((key,), _texts(data.get(key)))
+    measures = data.get("measures")
+    for number, measure in enumerate(measures if isinstance(measures, list) else []):
+        if isinstance(measure, dict):
+            context.heads(("measures", number, "heads"), _texts(measure.get("heads")))
+    return context.faults
+
+
+def _texts(value: Any) -> list[str]:
+    listed = value if isinstance(value, list) else [value]
+    return [text for text in listed if isinstance(text, str)]
+
+
 def _measured_sites(recipe: Recipe, context: Context) -> list[Site]:
     sites: list[Site] = []
     for number, measure in enumerate(recipe.measures):

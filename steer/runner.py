@@ -44,13 +44,24 @@ class Outcome:
         files = {"folder": str(self.result.folder), "picture": str(self.picture) if self.picture else None}
         return {**self.result.metadata, **files, "unchanged": self.unchanged, "rows": self.result.rows}
 
-    def text(self, table: bool) -> str:
+    def text(self) -> str:
+        """One recipe's result for people: its table and where it lies."""
         if self.result is None:
             return f"{self.name}: failed"
         state = "already known" if self.unchanged else f"{self.result.metadata['seconds']:.1f} s"
-        picture = f"\npicture: {self.picture}" if table and self.picture else ""
-        body = f"\n{_table(self.result.rows)}\n" if table else ""
-        return f"{self.name}: {self.result.folder} ({state}){body}{picture}"
+        picture = f"\npicture: {self.picture}" if self.picture else ""
+        return f"{self.name}: {self.result.folder} ({state})\n{_table(self.result.rows)}\n{picture}"
+
+    def line(self) -> str:
+        """One line of a batch's summary."""
+        if self.result is None:
+            return f"{self.name:28}{'failed':10}"
+        state, seconds = ("known", "") if self.unchanged else ("done", f"{self.result.metadata['seconds']:.1f} s")
+        conditions = len({row["condition"] for row in self.result.rows})
+        return f"{self.name:28}{state:10}{seconds:>9}{conditions:>12}   {self.result.folder}"
+
+
+SUMMARY = f"{'recipe':28}{'state':10}{'time':>9}{'conditions':>12}   result"
 
 
 def split_changes(words: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:

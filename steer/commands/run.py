@@ -28,7 +28,7 @@ def run(
     from json import dumps
 
     from steer.commands.progress import bar
-    from steer.runner import Job, run_batch, split_changes
+    from steer.runner import SUMMARY, Job, run_batch, split_changes
 
     names, changes = split_changes(recipes)
     job = Job(changes, out, device, dtype, force)
@@ -38,8 +38,8 @@ def run(
         done = [o.as_json() for o in outcomes]
         typer.echo(dumps(done[0] if len(done) == 1 else done, indent=1))
     else:
-        for outcome in outcomes:
-            typer.echo(outcome.text(table=len(outcomes) == 1))
+        many = len(outcomes) > 1
+        typer.echo("\n".join([SUMMARY, *(o.line() for o in outcomes)]) if many else outcomes[0].text())
     for outcome in outcomes:
         for fault in outcome.faults:
             typer.echo(f"error: {fault}", err=True)
