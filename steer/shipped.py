@@ -11,7 +11,7 @@ CHECKPOINTS, PRESETS = PACKAGE / "checkpoints", PACKAGE / "presets"
 # In a checkout the recipes stand at the top, where people look for them; in a wheel they are part of the package.
 RECIPES = next(folder for folder in (PACKAGE / "recipes", PACKAGE.parent / "recipes") if folder.is_dir())
 RECORD = "checkpoint.json"
-DEFAULT = "tiny"  # the checkpoint that commands take when none is named
+DEFAULT = "seed1"  # the checkpoint that commands take when none is named
 
 
 def checkpoint_records() -> list[Path]:

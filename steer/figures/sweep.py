@@ -41,7 +41,9 @@ def series(result: Result) -> list[str]:
 
 
 def label(row: Row, rows: list[Row]) -> str:
-    differ = [key for key in ("measure", "head", "against", "decoding") if len({other[key] for other in rows}) > 1]
+    alike = [other for other in rows if other["measure"] == row["measure"]]  # heads and decoding: within a measure
+    differ = [key for key in ("measure", "against") if len({other[key] for other in rows}) > 1]
+    differ += [key for key in ("head", "decoding") if len({other[key] for other in alike}) > 1]
     words = {"measure": _plain(row["measure"]), "head": row["head"], "against": f"on the {row['against']}"}
     words |= {"decoding": row["decoding"]}
     return ", ".join(words[key] for key in differ if row[key]) or _plain(row["measure"])
