@@ -55,7 +55,9 @@ def draw_bars(result: Result) -> Figure:
     names = series(result)
     conditions = sorted(dict.fromkeys(row["condition"] for row in rows), key=lambda c: c not in ENDS)
     thickness = 0.8 / len(names)
-    figure = new_figure(COLUMN, 0.95 + 0.16 * len(conditions) * max(1, 0.7 * len(names)) + 0.2 * (len(names) > 1))
+    figure = new_figure(
+        COLUMN, 0.95 + 0.16 * len(conditions) * max(1, 0.7 * len(names)) + 0.16 * len(names) * (len(names) > 1)
+    )
     axes = figure.add_subplot()
     colours = sns.color_palette("colorblind", len(names))
     for row in rows:
@@ -101,18 +103,18 @@ def draw_components(result: Result) -> Figure:
 def draw_positions(result: Result) -> Figure:
     """One line for each condition and series, over the positions of the answer."""
     rows = [row for row in result.rows if row["position"] != "all"]
-    figure = new_figure(COLUMN, 2.6)
-    axes = figure.add_subplot()
     lines = list(dict.fromkeys((row["condition"], label(row, result.rows)) for row in rows))
+    names = _line_names(lines)
+    figure = new_figure(COLUMN, 2.3 + 0.15 * len(names) / _columns(names))
+    axes = figure.add_subplot()
     colours = sns.color_palette("colorblind", len(lines))
     for line, colour in zip(lines, colours, strict=True):
         mine = [row for row in rows if (row["condition"], label(row, result.rows)) == line]
         places = [int(row["position"]) for row in mine]
         axes.plot(places, [row["value"] for row in mine], "o-", color=colour, markersize=3, linewidth=1)
         axes.fill_between(places, [r["low"] for r in mine], [r["high"] for r in mine], color=colour, alpha=0.2, lw=0)
-    names = [condition if len(series(result)) == 1 else f"{condition}: {name}" for condition, name in lines]
     _legend(axes, names, colours)
-    axes.set_ylim(0, 1)
+    axes.set_ylim(0, 1.02)
     axes.yaxis.set_major_formatter("{x:.0%}")
     axes.set_xticks(sorted({int(row["position"]) for row in rows}))
     axes.set_xlabel("position in the answer")
@@ -120,6 +122,18 @@ def draw_positions(result: Result) -> Figure:
     _title(figure, result)
     sns.despine(figure)
     return figure
+
+
+def _line_names(lines: list[tuple[str, str]]) -> list[str]:
+    """Condition and series, as far as they differ."""
+    conditions, kinds = {condition for condition, _ in lines}, {kind for _, kind in lines}
+    if len(conditions) == 1:
+        return [kind for _, kind in lines]
+    return [condition if len(kinds) == 1 else f"{condition}: {kind}" for condition, kind in lines]
+
+
+def _columns(names: list[str]) -> int:
+    return 2 if max(map(len, names)) < 26 else 1
 
 
 def _axis(rows: list[Row]) -> str:
@@ -135,7 +149,7 @@ def _plain(measure: str) -> str:
 
 def _legend(axes: Axes, names: list[str], colours: Any) -> None:
     marks = [Line2D([], [], color=colour, linewidth=4, solid_capstyle="butt") for colour in colours]
-    axes.figure.legend(marks, names, loc="outside lower center", ncols=1 if len(names) > 2 else 2, frameon=False)
+    axes.figure.legend(marks, names, loc="outside lower center", ncols=_columns(names), frameon=False)
 
 
 def _title(figure: Figure, result: Result) -> None:
