@@ -28,7 +28,7 @@ def ls(json: JsonOption = False) -> None:
     for kind, rows in found.items():
         typer.echo(kind)
         for row in rows:
-            typer.echo(f"  {row['name']:20} {_line(row)}")
+            typer.echo(f"  {row['name']:34} {_line(row)}")
 
 
 def _checkpoint(name: str, record: dict[str, Any]) -> dict[str, Any]:
