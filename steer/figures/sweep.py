@@ -72,7 +72,7 @@ def draw_bars(result: Result) -> Figure:
     axes.invert_yaxis()
     axes.set_xlim(0, 1)
     axes.xaxis.set_major_formatter("{x:.0%}")
-    axes.set_xlabel(_axis(rows))
+    axes.set_xlabel(fill(_axis(rows), 22, break_on_hyphens=False))
     if len(names) > 1:
         _legend(axes, names, colours)
     _title(figure, result)
