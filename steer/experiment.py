@@ -50,9 +50,10 @@ def run_experiment(loaded: Loaded, checkpoint: Checkpoint, tell: Tell = lambda d
     saved: dict[str, list[tuple[list[int], Tensor]]] = {}
     for part, condition, values in session.results():
         tallies.measure(part, condition, values)
-        for name in recipe.tensors:
-            value = site_value(engine.model, values, engine.shape.site(name))
-            saved.setdefault(f"{condition}/{name}", []).append((part.rows, value.cpu()))
+        for site in dict.fromkeys(site for name in recipe.tensors for site in engine.shape.expand_sites(name)):
+            saved.setdefault(f"{condition}/{site}", []).append(
+                (part.rows, site_value(engine.model, values, site).cpu())
+            )
     tallies.generate(session)
     weights = bootstrap_weights(len(episodes), recipe.seed)
     rows = [row for tally in tallies.done for row in tally.table(weights)]
@@ -192,7 +193,8 @@ def describe_ablation(recipe: Recipe, reference: list[Part] | None) -> str:
 
 def experiment_hash(recipe: Recipe, checkpoint: Checkpoint) -> str:
     asked = recipe.model_dump(mode="json", exclude={"description", "figure", "checkpoint"})
-    settings = {"dtype": str(checkpoint.model.unembed.weight.dtype)}
+    roles = {role: [str(node) for node in players] for role, players in checkpoint.shape.roles}
+    settings = {"dtype": str(checkpoint.model.unembed.weight.dtype), "roles": roles}
     return content_hash(asked, checkpoint.record.weights_sha256, __version__, settings)
 
 

@@ -75,7 +75,7 @@ class Context:
         return self.each(key, texts, self.shape.expand_heads)
 
     def sites(self, key: Key, texts: Iterable[str]) -> list[Site]:
-        return self.each(key, texts, lambda text: [self.shape.site(text)])
+        return self.each(key, texts, self.shape.expand_sites)
 
     def ports(self, key: Key, texts: Iterable[str]) -> list[Site]:
         """q, k or v of one or more heads (`enc-self-0.*.v`)."""

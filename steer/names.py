@@ -1,7 +1,8 @@
 """Names: heads, other nodes, and the sites that experiments read and edit.
 
 `enc-self-0.5`, `dec-cross-1.5.k`, `enc-mlp-1`, `enc.pos`, `logits`: parse and print are inverses, input is
-case-insensitive. A `Shape` knows which of them a model has, in which order they are computed, which step of the
+case-insensitive. `$output` is a role: the head that plays it in a given checkpoint (`$output:all`: all that do).
+A `Shape` knows which of them a model has, in which order they are computed, which step of the
 forward pass holds each, and what feeds what. No torch here: names are checked before a model is loaded.
 """
 
@@ -16,6 +17,10 @@ from steer.errors import SteerError, unknown
 
 Port: TypeAlias = Literal["q", "k", "v", "scores", "pattern", "z", "out"]
 PORTS: tuple[Port, ...] = get_args(Port)
+Role: TypeAlias = Literal[
+    "output", "rhs-scanner", "primitive-pairing", "question-broadcast", "primitive-retrieval", "function-retrieval"
+]
+ROLES: tuple[Role, ...] = get_args(Role)
 INPUT_PORTS: tuple[Port, ...] = ("q", "k", "v")  # what a head reads, and so what a path can be patched into
 ATTENTION = {"enc-self": ("enc", "self_attn"), "dec-self": ("dec", "self_attn"), "dec-cross": ("dec", "cross_attn")}
 POINTS = {
@@ -105,6 +110,7 @@ class Shape:
     encoder_layers: int
     decoder_layers: int
     heads: int
+    roles: tuple[tuple[Role, tuple[Node, ...]], ...] = ()  # who plays what in one checkpoint, the lead first
 
     def block(self, kind: str, layer: int) -> list[Node]:
         return [Node(kind, layer, head) for head in range(self.heads)]
@@ -164,11 +170,15 @@ class Shape:
         ]
 
     def expand_heads(self, text: str) -> list[Node]:
-        """The heads that a name or a glob (`enc-self-*.*`) stands for."""
+        """The heads that a name, a role or a glob (`enc-self-*.*`) stands for."""
+        if _is_role(text):
+            return self.players(text)
         return [node for node in self.expand_nodes(text) if node.is_head] if _is_glob(text) else [self.one_head(text)]
 
     def expand_nodes(self, text: str) -> list[Node]:
-        """The writers that a name or a glob stands for."""
+        """The writers that a name, a role or a glob stands for."""
+        if _is_role(text):
+            return self.players(text)
         found = [node for node in self.writers if fnmatchcase(str(node), text.strip().lower())]
         if not found:
             raise SteerError(
@@ -177,17 +187,52 @@ class Shape:
         return found
 
     def one_head(self, text: str) -> Node:
+        if _is_role(text):
+            players = self.players(text)
+            if len(players) > 1:
+                raise SteerError(f"{text!r} stands for {len(players)} heads; one is wanted")
+            return players[0]
         found = [node for node in self.all_heads if str(node) == text.strip().lower()]
         if not found:
             raise SteerError(unknown("head", text, [str(node) for node in self.all_heads]))
         return found[0]
 
+    def players(self, text: str) -> list[Node]:
+        """`$output`: the head that leads in this role. `$output:all`: every head that plays it."""
+        role, _, which = text.strip().lower().removeprefix("$").partition(":")
+        has = dict(self.roles)
+        if role not in ROLES:
+            raise SteerError(unknown("role", f"${role}", [f"${name}" for name in ROLES]))
+        if which not in ("", "all"):
+            raise SteerError(f"{text!r}: a role is `${role}` (its lead head) or `${role}:all`")
+        if not has.get(role):
+            known = ", ".join(f"${name}" for name, players in self.roles if players)
+            raise SteerError(
+                f"this checkpoint has no head for the role ${role}; it has {known}"
+                if known
+                else f"{text!r}: this checkpoint's circuit is not known; run `steer discover` on it first"
+            )
+        players = has[role]
+        return list(players) if which else [players[0]]
+
     def site(self, text: str) -> Site:
         """A site of this model, or an error with the nearest that it has."""
-        for site in self.sites:
-            if str(site) == text.strip().lower():
-                return site
-        raise SteerError(unknown("site", text, [str(site) for site in self.sites]))
+        found = self.expand_sites(text)
+        if len(found) > 1:
+            raise SteerError(f"{text!r} stands for {len(found)} sites; one is wanted")
+        return found[0]
+
+    def expand_sites(self, text: str) -> list[Site]:
+        """The sites that a name, a glob (`dec-cross-1.*.q`) or a role with a port (`$output.k`) stands for."""
+        if _is_role(text):
+            role, dot, port = text.strip().partition(".")
+            if not dot or port.lower() not in PORTS:
+                raise SteerError(f"{text!r} must end in a port: {', '.join(f'{role}.{name}' for name in PORTS)}")
+            return [Site(node, port.lower()) for node in self.players(role)]
+        found = [site for site in self.sites if fnmatchcase(str(site), text.strip().lower())]
+        if not found:
+            raise SteerError(unknown("site", text, [str(site) for site in self.sites]))
+        return found
 
     @cached_property
     def names(self) -> list[str]:
@@ -196,3 +241,7 @@ class Shape:
 
 def _is_glob(text: str) -> bool:
     return any(sign in text for sign in "*?[")
+
+
+def _is_role(text: str) -> bool:
+    return text.strip().startswith("$")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -78,3 +80,32 @@ def test_sources_come_before_their_target(shape: Shape):
             for source in shape.sources(Site(node, port)):
                 wrote = Site(source, "z" if source.is_head else None)
                 assert shape.order(wrote) < shape.order(Site(node, port))
+
+
+OUTPUTS = (Node("dec-cross", 1, 4), Node("dec-cross", 1, 0))
+CAST = Shape(2, 2, 8, (("output", OUTPUTS), ("rhs-scanner", (Node("dec-cross", 0, 0),))))
+
+
+def test_a_role_stands_for_its_lead_head_or_for_all_of_them():
+    assert CAST.one_head("$Output") == Node("dec-cross", 1, 4)
+    assert CAST.expand_heads("$output:all") == [Node("dec-cross", 1, 4), Node("dec-cross", 1, 0)]
+    assert CAST.site("$output.k") == Site(Node("dec-cross", 1, 4), "k")
+    assert [str(site) for site in CAST.expand_sites("$output:all.q")] == ["dec-cross-1.4.q", "dec-cross-1.0.q"]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("$outputs", "did you mean $output"),
+        ("$primitive-pairing", "it has $output, $rhs-scanner"),
+        ("$output:every", "`$output:all`"),
+    ],
+)
+def test_a_role_that_cannot_be_resolved_says_what_there_is(text: str, says: str):
+    with pytest.raises(SteerError, match=re.escape(says)):
+        CAST.expand_heads(text)
+
+
+def test_roles_of_an_unknown_circuit_ask_for_discovery():
+    with pytest.raises(SteerError, match="steer discover"):
+        SHAPE.one_head("$output")

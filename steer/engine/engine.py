@@ -67,8 +67,7 @@ class Engine:
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self.model = checkpoint.model
-        config = self.model.config
-        self.shape = Shape(config.encoder_layers, config.decoder_layers, config.heads)
+        self.shape = checkpoint.shape
         self.order = hook_order(self.shape)
         self.tracer = Tracer(self.model)
         self.device = self.model.unembed.weight.device

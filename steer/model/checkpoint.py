@@ -7,6 +7,7 @@ before it says no. Shipped checkpoints are found by name, others by path.
 from __future__ import annotations
 
 import hashlib
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,12 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from steer.circuit import Circuit, read_circuit, with_roles
 from steer.errors import CheckpointError
 from steer.files import write_atomically
 from steer.model.config import ModelConfig
 from steer.model.transformer import Transformer
+from steer.names import Shape
 from steer.shipped import RECORD, locate
 from steer.task.vocabulary import TOKENS
 from steer.version import __version__
@@ -56,10 +59,16 @@ class Record(BaseModel):
 class Checkpoint:
     """A model ready to be studied, with its record."""
 
-    def __init__(self, model: Transformer, record: Record, name: str) -> None:
+    def __init__(self, model: Transformer, record: Record, name: str, circuit: Circuit | None = None) -> None:
         self.model = model.eval()
         self.record = record
         self.name = name
+        self.circuit = circuit
+
+    @cached_property
+    def shape(self) -> Shape:
+        sizes = self.record.config
+        return with_roles(Shape(sizes.encoder_layers, sizes.decoder_layers, sizes.heads), self.circuit, Path(self.name))
 
 
 def load_checkpoint(name: str, device: str = "cpu", dtype: torch.dtype = torch.float32) -> Checkpoint:
@@ -77,7 +86,8 @@ def load_checkpoint(name: str, device: str = "cpu", dtype: torch.dtype = torch.f
         raise CheckpointError(f"{path}: these are not the weights that {RECORD} describes (their SHA-256 differs)")
     model.load_state_dict(tensors)
     model.requires_grad_(False)
-    return Checkpoint(model.to(device=device, dtype=dtype), record, folder.name)
+    circuit = read_circuit(folder, record.weights_sha256)
+    return Checkpoint(model.to(device=device, dtype=dtype), record, folder.name, circuit)
 
 
 def read_record(folder: Path) -> Record:
