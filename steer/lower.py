@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -78,13 +79,18 @@ class Context:
         return self.each(key, texts, self.shape.expand_sites)
 
     def ports(self, key: Key, texts: Iterable[str]) -> list[Site]:
-        """q, k or v of one or more heads (`enc-self-0.*.v`)."""
+        """q, k or v of one or more heads (`enc-self-0.*.v`), or an MLP (`enc-mlp-1`)."""
         return self.each(key, texts, self._ports)
 
     def _ports(self, text: str) -> list[Site]:
+        mlps = [Site(node) for node in self.shape.mlps if fnmatchcase(str(node), text.strip().lower())]
+        if mlps:
+            return mlps
         head, _, port = text.strip().rpartition(".")
         if port.lower() not in INPUT_PORTS:
-            raise SteerError(f"{text!r} must end in .q, .k or .v: paths are patched into what a head reads")
+            raise SteerError(
+                f"{text!r} must end in .q, .k or .v (or be an MLP): paths are patched into what a head reads"
+            )
         return [Site(node, port.lower()) for node in self.shape.expand_heads(head)]
 
     def link(self, number: int, text: str) -> Site | None:
@@ -237,7 +243,8 @@ def _walk(
     edit = first
     for link, after in pairwise(links):
         name = f"{label} -> {link}"
-        runs.append(make_run(context.shape, name, [*freeze, edit], [Site(link.node, "z")]))
+        written = Site(link.node, "z" if link.node.is_head else None)
+        runs.append(make_run(context.shape, name, [*freeze, edit], [written]))
         edit = Rebuild(after, recipe.others, ((link.node, Recorded(name)),))
     return [*runs, make_run(context.shape, f"{label} -> {links[-1]}", [*freeze, edit], reads, label)]
 
@@ -272,7 +279,7 @@ def project_step(port: Site) -> str:
 def _set(recipe: AblateSet | KeepSet, context: Context, freeze: list[Put], reads: list[Site]) -> list[Run]:
     named = context.nodes(("nodes",), recipe.nodes)
     if isinstance(recipe, KeepSet):
-        mlps = [node for node in context.shape.writers if node.kind.endswith("mlp")]
+        mlps = context.shape.mlps
         universe = context.shape.all_heads + (mlps if recipe.within == "heads-and-mlps" else [])
         ablated = [node for node in universe if node not in named]
     else:

@@ -131,6 +131,10 @@ class Shape:
         return [node for node in self.writers if node.is_head]
 
     @cached_property
+    def mlps(self) -> list[Node]:
+        return [node for node in self.writers if node.kind.endswith("mlp")]
+
+    @cached_property
     def sites(self) -> list[Site]:
         """Every site, in no particular order."""
         found = [Site(node, port) for node in self.all_heads for port in PORTS]
@@ -157,16 +161,17 @@ class Shape:
         return self.steps.index(site.step), HOOKS_WITHIN_A_STEP.index(site.path.rpartition(".")[2])
 
     def sources(self, target: Site) -> list[Node]:
-        """The nodes whose writes sum to what a head's port reads: its direct sources."""
+        """The nodes whose writes sum to what a head's port (or an MLP) reads: its direct sources."""
         node, layer = target.node, target.node.layer or 0
         if node.kind == "dec-cross" and target.port in ("k", "v"):
             return [writer for writer in self.writers if writer.stack == "enc"]
-        same_layer = {"dec-self"} if node.kind == "dec-cross" else set()
+        same_layer = {"dec-cross": {"dec-self"}, "enc-mlp": {"enc-self"}, "dec-mlp": {"dec-self", "dec-cross"}}
+        before = same_layer.get(node.kind, set())
         return [
             writer
             for writer in self.writers
             if writer.stack == node.stack
-            and (writer.layer is None or writer.layer < layer or (writer.layer == layer and writer.kind in same_layer))
+            and (writer.layer is None or writer.layer < layer or (writer.layer == layer and writer.kind in before))
         ]
 
     def expand_heads(self, text: str) -> list[Node]:

@@ -71,7 +71,8 @@ class Rebuild:
     """Replace a head's port by what it would read if some of its direct sources were different.
 
     The stream that the port reads is summed anew from its sources, all of them at `base` but for `changes`, pushed
-    through the real LayerNorm and projection, and put into this head's port alone. The base `current` is the stream of
+    through the real LayerNorm and projection, and put into this head's port alone. For an MLP, what it writes is
+    replaced by what it would make of that stream. The base `current` is the stream of
     the running pass, with what its earlier edits have changed.
     """
 
@@ -206,7 +207,7 @@ def _origin_paths(shape: Shape, run: Run) -> set[str]:
 
 
 def stream_path(shape: Shape, target: Site) -> str:
-    """The hook that holds the stream a head's port reads, before its LayerNorm."""
+    """The hook that holds the stream a head's port (or an MLP) reads, before its LayerNorm."""
     if target.node.kind == "dec-cross" and target.port in ("k", "v"):
         return f"enc.{shape.encoder_layers - 1}.mlp.post"
     return target.path.rpartition(".")[0] + ".resid"

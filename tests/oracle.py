@@ -64,12 +64,16 @@ def written(model: Transformer, node, value: Tensor) -> Tensor:
 
 def direct_sources(model: Transformer, site) -> list:
     """What feeds a port, found by name: everything that the stream has met before this block reads it."""
-    from steer.names import Node
+    from steer.names import Node, Site
 
     def heads(kind, layer):
         return [Node(kind, layer, h) for h in range(model.config.heads)]
 
     node = site.node
+    if node.kind == "enc-mlp":
+        return [*direct_sources(model, Site(Node("enc-self", node.layer, 0), "q")), *heads("enc-self", node.layer)]
+    if node.kind == "dec-mlp":
+        return [*direct_sources(model, Site(Node("dec-cross", node.layer, 0), "q")), *heads("dec-cross", node.layer)]
     if node.kind == "enc-self" or (node.kind == "dec-cross" and site.port in ("k", "v")):
         found, last = [Node("enc.tok"), Node("enc.pos")], node.layer if node.kind == "enc-self" else len(model.enc)
         for layer in range(last):
@@ -119,6 +123,9 @@ class Oracle:
                 value = self.clean[name] if edit.base == "clean" else self.ablated[name].expand_as(self.clean[name])
             stream = stream + written(self.model, node, value)
         node = edit.site.node
+        if node.head is None:
+            mlp = self.model.get_submodule(f"{node.kind[:3]}.{node.layer}.mlp")
+            return mlp.W_out(torch.nn.functional.gelu(mlp.W_in(mlp.ln(stream))))
         block = self.model.get_submodule(f"{node.kind[:3]}.{node.layer}.{HEADS[node.kind]}")
         memory = node.kind == "dec-cross" and edit.site.port in ("k", "v")
         normed = (self.model.ln_enc if memory else block.ln)(stream)
@@ -131,9 +138,12 @@ class Oracle:
             node, port = edit.site.node, edit.site.port
             if node.head is None:
                 name = hook_name(node) if port is None else None
-                changes[name].append(
-                    lambda value, edit=edit, name=name: some(edit, value, self.value(name, edit.value))
-                )
+
+                def whole(value: Tensor, edit=edit, name=name) -> Tensor:
+                    new = self.rebuilt(edit) if isinstance(edit, Rebuild) else self.value(name, edit.value)
+                    return some(edit, value, new)
+
+                changes[name].append(whole)
                 continue
             name = f"{node.kind[:3]}.{node.layer}.{HEADS[node.kind]}.{port}"
 

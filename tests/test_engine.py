@@ -8,7 +8,6 @@ from oracle import Oracle, direct_sources, hooked_forward, position_means
 
 from steer.engine.engine import Engine, Session, ablated_paths
 from steer.engine.tracing import Tracer
-from steer.engine.values import site_value
 from steer.errors import SteerError
 from steer.library import load_recipe
 from steer.lower import lower
@@ -97,6 +96,12 @@ MORE = [
     {
         "kind": "chained-patch", "sources": "enc-self-1.*", "chain": ["dec-cross-0.6.v", "dec-cross-1.5.q"],
         "mode": "ablate-only-one", "others": "clean", "freeze": "dec-cross-1.5.k",
+    },
+    {"kind": "keep-only-one", "target": "enc-mlp-1", "sources": ["enc-self-1.*", "enc-mlp-0", "enc.pos"]},
+    {"kind": "ablate-only-one", "target": "dec-mlp-0", "sources": ["dec-cross-0.*", "dec.tok"]},
+    {
+        "kind": "chained-patch", "sources": "enc-self-0.*",
+        "chain": ["enc-self-1.1.v", "enc-mlp-1", "dec-cross-0.2.k", "dec-mlp-0", "dec-cross-1.5.q"],
     },
     {"kind": "ablate-set", "nodes": ["enc-self-0.5", "enc-self-1.1", "dec-mlp-0"]},
     {"kind": "keep-set", "nodes": ["enc-self-*.1", "dec-cross-*.*"], "within": "heads-and-mlps"},
@@ -211,15 +216,14 @@ def test_sources_sum_to_the_stream_they_feed(engine: Engine):
     part = engine.parts(EPISODES, 24)[0]
     clean = engine.clean(part, engine.order)
     bench = session(engine, make_plan(engine.shape, [LOGITS], [])).bench(part, clean)
-    for node in engine.shape.all_heads:
-        for port in INPUT_PORTS:
-            site = Site(node, port)
-            parts = [bench.write(source, Clean()) for source in engine.shape.sources(site)]
-            total = sum(parts, start=bench.constant(site))
-            torch.testing.assert_close(total, clean[stream_path(engine.shape, site)], rtol=0, atol=1e-10)
-            rebuilt = bench.port(Rebuild(site, "clean"), {})
-            torch.testing.assert_close(rebuilt, site_value(engine.model, clean, site), rtol=0, atol=1e-10)
-            assert engine.shape.sources(site) == direct_sources(engine.model, site)
+    ports = [Site(node, port) for node in engine.shape.all_heads for port in INPUT_PORTS]
+    for site in [*ports, *map(Site, engine.shape.mlps)]:
+        parts = [bench.write(source, Clean()) for source in engine.shape.sources(site)]
+        total = sum(parts, start=bench.constant(site))
+        torch.testing.assert_close(total, clean[stream_path(engine.shape, site)], rtol=0, atol=1e-10)
+        rebuilt = bench.rebuilt(Rebuild(site, "clean"), clean[site.path], {})
+        torch.testing.assert_close(rebuilt, clean[site.path], rtol=0, atol=1e-10)
+        assert engine.shape.sources(site) == direct_sources(engine.model, site)
 
 
 @torch.no_grad()

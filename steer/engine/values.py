@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from steer.model.transformer import Attention, State, Transformer
+from steer.model.transformer import MLP, Attention, State, Transformer
 from steer.names import Node, Shape, Site
 from steer.plan import Ablated, Clean, Origin, Put, Rebuild, Recorded, Swapped, stream_path, writer_path
 
@@ -38,7 +38,7 @@ class Bench:
         """What an edit does to the value of its hook, given what the pass has met before."""
 
         def change(value: Tensor, met: Values) -> Tensor:
-            new = self.put(edit, value) if isinstance(edit, Put) else put_head(value, self.port(edit, met), edit.site)
+            new = self.put(edit, value) if isinstance(edit, Put) else self.rebuilt(edit, value, met)
             return at_places(value, new, edit) if edit.places else new
 
         return change
@@ -67,9 +67,15 @@ class Bench:
         new = self.value(edit.site.path, edit.value).expand_as(value)
         return new if not edit.site.node.is_head else replace_head(value, new, edit.site)
 
-    def port(self, edit: Rebuild, met: Values) -> Tensor:
-        """A head's q, k or v as read from the rebuilt stream: B T d."""
+    def rebuilt(self, edit: Rebuild, value: Tensor, met: Values) -> Tensor:
+        """The hook's value with what the target makes of the rebuilt stream."""
         stream = self.stream(edit, met)
+        if not edit.site.node.is_head:
+            return mlp_of(self.model, edit.site.node).of(stream)
+        return put_head(value, self.port(edit, stream), edit.site)
+
+    def port(self, edit: Rebuild, stream: Tensor) -> Tensor:
+        """A head's q, k or v as read from a stream: B T d."""
         node, block = edit.site.node, attention(self.model, edit.site.node)
         crossing = node.kind == "dec-cross" and edit.site.port in ("k", "v")
         norm = self.model.ln_enc if crossing else block.ln
@@ -103,6 +109,12 @@ class Bench:
 def attention(model: Transformer, node: Node) -> Attention:
     block = model.get_submodule(Site(node, "z").path.rpartition(".")[0])
     assert isinstance(block, Attention)
+    return block
+
+
+def mlp_of(model: Transformer, node: Node) -> MLP:
+    block = model.get_submodule(Site(node).path.rpartition(".")[0])
+    assert isinstance(block, MLP)
     return block
 
 

@@ -137,8 +137,11 @@ class MLP(nn.Module):
         if self.silent:
             state.mlp = torch.zeros_like(state.stream)
             return
-        hidden = F.gelu(self.W_in(self.ln(state.stream)))
-        state.mlp = self.W_out(self.dropout(hidden))
+        state.mlp = self.of(state.stream)
+
+    def of(self, stream: Tensor) -> Tensor:
+        """What the block makes of a stream."""
+        return self.W_out(self.dropout(F.gelu(self.W_in(self.ln(stream)))))
 
     def write(self, state: State) -> None:
         state.stream = self.post(state.stream + self.dropout(self.out(state.mlp)))

@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
+from torch import Tensor
 from torch.nn import functional as F
 
 from steer.errors import CheckpointError, SteerError
@@ -27,7 +28,7 @@ from steer.model.batch import Batch
 from steer.model.checkpoint import Record, check_tensors, save_checkpoint
 from steer.model.dropout import Source, dropouts, share_source
 from steer.model.evaluate import score_all
-from steer.model.transformer import MLP, Transformer, initialise
+from steer.model.transformer import MLP, Attention, Transformer, initialise
 from steer.task.splits import Splits, make_splits
 from steer.task.vocabulary import COLOUR_IDS, PAD_ID
 from steer.training.batches import epoch_batches
@@ -70,6 +71,7 @@ class Trainer:
         for stage in protocol.stages:  # an MLP that starts silent must not disturb when it is let in
             for mlp in mlps(model, stage.silent):
                 torch.nn.init.zeros_(mlp.W_out.weight)
+            torch.nn.init.zeros_(silent_output(model, stage))
         self.model = model.to(device)
         self.source: Source = share_source(self.model)
         settings = protocol.optimiser
@@ -143,6 +145,7 @@ class Trainer:
             )
         self.optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
+        self.hush()
         if self.protocol.optimiser.clip is not None:
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.protocol.optimiser.clip)
         for group in self.optimiser.param_groups:
@@ -151,6 +154,12 @@ class Trainer:
         self.progress.steps += 1
         right = ((logits.argmax(-1) == target) | (target == PAD_ID)).all(-1).sum()
         return loss.item(), int(right)
+
+    def hush(self) -> None:
+        """Heads that are silent in this stage write nothing yet: their part of W_O stays at zero."""
+        stage = self.protocol.stages[self.progress.stage]
+        if stage.output_heads is not None:
+            silent_output(self.model, stage, gradient=True).zero_()
 
     def validate(self) -> float:
         """Exact match on the validation episodes, with the model as the stage has it."""
@@ -210,6 +219,16 @@ class Trainer:
 def mlps(model: Transformer, whose: str) -> list[MLP]:
     stacks = {"none": [], "decoder": [model.dec], "all": [model.enc, model.dec]}[whose]
     return [module for stack in stacks for module in stack.modules() if isinstance(module, MLP)]
+
+
+def silent_output(model: Transformer, stage: Stage, gradient: bool = False) -> Tensor:
+    """The part of the last cross-attention's W_O (or of its gradient) whose heads are silent in a stage."""
+    block = model.dec[-1]["cross_attn"]  # type: ignore[index]
+    assert isinstance(block, Attention)
+    weight = block.W_O.weight.grad if gradient else block.W_O.weight.detach()
+    assert weight is not None
+    heads = model.config.heads if stage.output_heads is None else stage.output_heads
+    return weight[:, heads * model.config.d_head :]
 
 
 def noisy(output: NDArray[np.int64], share: float, key: tuple[int, int]) -> NDArray[np.int64]:

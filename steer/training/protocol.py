@@ -71,6 +71,9 @@ class Stage(Strict):
     silent: Annotated[
         Literal["none", "decoder", "all"], Field(description="whose MLPs are left out of the model in this stage")
     ] = "none"
+    output_heads: Annotated[
+        Count | None, Field(description="only the first so many heads of the last cross-attention write in this stage")
+    ] = None
     until: Annotated[
         Rate | None, Field(description="end the stage early once an epoch's training exact match reaches this")
     ] = None
@@ -104,6 +107,8 @@ class Protocol(Strict):
     def _do_something(self) -> Protocol:
         if not self.stages:
             raise ValueError("stages: at least one is needed")
+        if any((stage.output_heads or 0) > self.model.heads for stage in self.stages):
+            raise ValueError(f"output_heads: the model has {self.model.heads} heads")
         longest = max(g.longest for g in (PAPER, *(g for stage in self.stages for g in stage.grammars)))
         if longest > self.model.max_length:
             raise ValueError(f"model.max_length: must be {longest} at least, the longest prompt of a stage")

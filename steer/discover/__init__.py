@@ -1,0 +1,1 @@
+"""From a checkpoint to a named, verified circuit, with nobody's help."""
