@@ -1,0 +1,148 @@
+"""One checkpoint on one list of episodes, ready for many small experiments.
+
+The clean run is made once and kept; so are the ablation means. An experiment is a list of runs and a function that
+turns what they read into a value for each episode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from steer.circuit import Estimate
+from steer.engine.engine import Engine, Part, Values, hook_sizes
+from steer.engine.reference import Reference
+from steer.engine.values import Bench, site_value
+from steer.measure.answers import exact_match
+from steer.measure.attention import attention_accuracy, is_colour
+from steer.measure.attribution import logit_attribution
+from steer.measure.tally import Tally, bootstrap_weights
+from steer.model.batch import collate
+from steer.model.checkpoint import Checkpoint
+from steer.names import Node, Site
+from steer.plan import Ablated, Put, Run, make_run, writer_path
+from steer.recipe import Ablation
+from steer.task.episode import Episode
+
+DRAWS = 400
+POSITIONS = 5
+Floats = NDArray[np.float64]
+Measure = Callable[[Part, Values], tuple[Tensor, Tensor]]  # values and what counts, both B P
+LOGITS = Site(Node("logits"))
+
+
+class Lab:
+    def __init__(self, checkpoint: Checkpoint, episodes: Sequence[Episode], seed: int = 0) -> None:
+        self.engine = Engine(checkpoint)
+        self.shape, self.model = self.engine.shape, self.engine.model
+        self.episodes, self.seed = list(episodes), seed
+        self.parts = self.engine.parts(self.episodes)
+        self.weights = bootstrap_weights(len(self.episodes), seed, DRAWS)
+        self.runs_made = 0
+        writers = list(dict.fromkeys(writer_path(node) for node in self.shape.writers))
+        with torch.no_grad():
+            means = self.engine.means(writers, self.parts)
+            self.reference = Reference(Ablation(), means, hook_sizes(self.model.config, writers), seed)
+            self.benches = [self._bench(part) for part in self.parts]
+        self.targets = [
+            torch.from_numpy(collate([self.episodes[row] for row in part.rows]).target).to(self.engine.device)
+            for part in self.parts
+        ]
+
+    def _bench(self, part: Part) -> Bench:
+        clean = self.engine.clean(part, self.engine.order)
+        like = self.model.unembed.weight
+
+        def ablated(path: str) -> Tensor:
+            return self.reference.value(path, clean, part.real(path), like, part.number)
+
+        return Bench(self.model, self.shape, clean, cache(ablated), {}, part.state())
+
+    @torch.no_grad()
+    def clean(self, measure: Measure, positions: int = POSITIONS) -> Tally:
+        tally = Tally(len(self.episodes), positions)
+        for part, bench in zip(self.parts, self.benches, strict=True):
+            _put(tally, part, *measure(part, dict(bench.clean)))
+        return tally
+
+    @torch.no_grad()
+    def measure(self, runs: Iterable[Run], measure: Measure, positions: int = POSITIONS) -> dict[str, Tally]:
+        """Every condition of these runs, measured."""
+        runs = list(runs)
+        tallies = {run.condition: Tally(len(self.episodes), positions) for run in runs if run.condition is not None}
+        for part, bench in zip(self.parts, self.benches, strict=True):
+            for run in runs:
+                found = self.engine.run(run, bench)
+                if run.condition is not None:
+                    _put(tallies[run.condition], part, *measure(part, found))
+            bench.recorded.clear()
+        self.runs_made += len(runs)
+        return tallies
+
+    # What is measured.
+
+    def attention(self, head: Node) -> tuple[Measure, list[Site]]:
+        """Is the most attended token the one that comes next?"""
+        site = Site(head, "pattern")
+
+        def measure(part: Part, values: Values) -> tuple[Tensor, Tensor]:
+            return attention_accuracy(site_value(self.model, values, site), part.prompt, self.targets[part.number])
+
+        return measure, [site]
+
+    def share(self, node: Node) -> tuple[Measure, list[Site]]:
+        """What a node writes into the right token's logit, the final LayerNorm at its clean scale."""
+        write_site = Site(node, "out" if node.is_head else None)
+        final = Site(Node("dec-resid", self.shape.decoder_layers - 1), "post").path
+
+        def measure(part: Part, values: Values) -> tuple[Tensor, Tensor]:
+            target = self.targets[part.number]
+            write = site_value(self.model, values, write_site)
+            stream = self.benches[part.number].clean[final]
+            return logit_attribution(self.model, {"it": write}, stream, target)["it"].double(), is_colour(target)
+
+        return measure, [Site(node, "z" if node.is_head else None)]
+
+    def exact(self) -> tuple[Measure, list[Site]]:
+        """Is the whole answer right?"""
+
+        def measure(part: Part, values: Values) -> tuple[Tensor, Tensor]:
+            return exact_match(values["logits"], self.targets[part.number])
+
+        return measure, [LOGITS]
+
+    # Whole-model ablations.
+
+    def ablating(self, name: str, nodes: Iterable[Node]) -> Run:
+        puts = [Put(Site(node, "z" if node.is_head else None), Ablated()) for node in nodes]
+        return make_run(self.shape, name, puts, [LOGITS], name)
+
+    def accuracy_without(self, sets: dict[str, list[Node]]) -> dict[str, Tally]:
+        """Exact match with each of these sets ablated in the whole forward pass."""
+        measure, _ = self.exact()
+        return self.measure([self.ablating(name, nodes) for name, nodes in sets.items()], measure, 1)
+
+    # From tallies to numbers.
+
+    def estimate(self, tally: Tally) -> Estimate:
+        return self.interval(lambda mean: mean(tally))
+
+    def interval(self, number: Callable[[Callable[[Tally], Any]], Any]) -> Estimate:
+        """A number made from means of tallies, with its interval: episodes are drawn anew, the same for all."""
+        drawn = number(
+            lambda tally: (self.weights @ tally.values.sum(1)) / np.maximum(self.weights @ tally.counts.sum(1), 1)
+        )
+        value = number(lambda tally: tally.values.sum() / max(tally.counts.sum(), 1))
+        low, high = np.percentile(drawn, [2.5, 97.5])
+        return Estimate(value=round(float(value), 4), low=round(float(low), 4), high=round(float(high), 4))
+
+
+def _put(tally: Tally, part: Part, values: Tensor, counted: Tensor) -> None:
+    width = tally.values.shape[1]
+    tally.put(part.rows, values[:, :width].cpu().numpy(), counted[:, :width].double().cpu().numpy())

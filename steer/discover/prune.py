@@ -1,0 +1,128 @@
+"""The smallest set of heads that does the task by itself, and how far it can be trusted.
+
+Heads outside the set are mean-ablated in the whole forward pass; MLPs and embeddings stay. Search goes from all heads
+downwards: the head whose loss costs the right answer the least likelihood goes first, several at a time while accuracy
+allows it. Sets are chosen on one list of episodes and judged on another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+from torch.nn import functional as F
+
+from steer.circuit import Estimate
+from steer.discover.lab import Lab, Measure
+from steer.engine.engine import Part, Values
+from steer.measure.tally import Tally
+from steer.names import Node
+from steer.task.vocabulary import PAD_ID
+
+KEEP = 0.92  # of the clean exact match; a little above what is reported, because a chosen set flatters itself
+RANDOM = 20  # circuits of the same size drawn at random
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """Heads in the order in which they were given up, and what was left at each size."""
+
+    order: list[Node]  # the first one went first
+    curve: list[tuple[int, float]]  # heads kept, exact match on the search's episodes
+    core: list[Node]
+
+
+def prune(lab: Lab, keep: float = KEEP, tell: Tell = lambda text: None) -> Pruned:
+    heads, gone = list(lab.shape.all_heads), []  # type: tuple[list[Node], list[Node]]
+    clean = _mean(lab.clean(lab.exact()[0], 1))
+    curve, core, step = [(len(heads), clean)], list(heads), len(heads) // 4
+    while heads:
+        tell(f"{len(heads)} heads left")
+        losses = _losses(lab, heads, gone)
+        cheapest = sorted(heads, key=losses.__getitem__)
+        taken = cheapest[:step]
+        accuracy = _accuracy(lab, [*gone, *taken])
+        while accuracy < keep * clean and len(taken) > 1 and core == heads:  # too much at once: less, of the same order
+            taken = taken[: len(taken) // 2]
+            accuracy = _accuracy(lab, [*gone, *taken])
+        gone, heads = [*gone, *taken], [head for head in heads if head not in taken]
+        curve.append((len(heads), accuracy))
+        if accuracy >= keep * clean:
+            core, step = list(heads), max(1, len(taken))
+        else:  # below: only the shape of the curve is left to draw
+            step = max(1, len(heads) // 6)
+    return Pruned(gone, curve, core)
+
+
+def _losses(lab: Lab, heads: Sequence[Node], gone: Sequence[Node]) -> dict[Node, float]:
+    """How much likelihood the right answer loses when each head is ablated besides those already gone."""
+    runs = [lab.ablating(str(head), [*gone, head]) for head in heads]
+    found = lab.measure(runs, likelihood(lab), 1)
+    return {head: -_mean(found[str(head)]) for head in heads}
+
+
+def likelihood(lab: Lab) -> Measure:
+    """The log-likelihood of the whole answer: smoother than whether it is right."""
+
+    def measure(part: Part, values: Values) -> tuple[Tensor, Tensor]:
+        target = lab.targets[part.number]
+        each = -F.cross_entropy(values["logits"].flatten(0, 1).double(), target.flatten(), reduction="none")
+        real = target != PAD_ID
+        summed = (each.view_as(real) * real).sum(-1, keepdim=True)
+        return summed, real.any(-1, keepdim=True)
+
+    return measure
+
+
+def _accuracy(lab: Lab, gone: list[Node]) -> float:
+    (tally,) = lab.accuracy_without({"": gone}).values()
+    return _mean(tally)
+
+
+def _mean(tally: Tally) -> float:
+    return float(tally.values.sum() / max(tally.counts.sum(), 1))
+
+
+def judge(lab: Lab, core: Sequence[Node], seed: int = 0) -> dict[str, object]:
+    """Faithfulness, completeness and minimality of a set of heads, beside random sets of its size."""
+    heads, rng = lab.shape.all_heads, np.random.default_rng(seed)
+    clean = lab.clean(lab.exact()[0], 1)
+    outside = [head for head in heads if head not in core]
+    sets: dict[str, list[Node]] = {"circuit": outside, "without": list(core), "nothing": list(heads)}
+    for number in range(RANDOM):
+        drawn = {heads[i] for i in rng.choice(len(heads), len(core), replace=False)}
+        sets[f"random {number}"] = [head for head in heads if head not in drawn]
+        sets[f"without random {number}"] = [head for head in heads if head in drawn]
+    subsets = [[head for head in core if rng.random() < 0.5] for _ in range(RANDOM)]
+    for number, subset in enumerate(subsets):
+        sets[f"circuit less {number}"], sets[f"model less {number}"] = [*outside, *subset], subset
+    sets |= {f"circuit less {head}": [*outside, head] for head in core}
+    found = lab.accuracy_without(sets)
+    share = {name: lab.interval(lambda mean, t=tally: mean(t) / mean(clean)) for name, tally in found.items()}  # type: ignore[misc]
+    gaps = [abs(share[f"circuit less {n}"].value - share[f"model less {n}"].value) for n in range(len(subsets)) if core]
+    return {
+        "heads": len(core),
+        "clean": lab.estimate(clean).model_dump(),
+        "faithfulness": share["circuit"].model_dump(),
+        "random_circuits": _spread([share[f"random {n}"] for n in range(RANDOM)]),
+        "everything_ablated": share["nothing"].model_dump(),
+        "model_without_circuit": share["without"].model_dump(),
+        "model_without_random": _spread([share[f"without random {n}"] for n in range(RANDOM)]),
+        "completeness": {"subsets": len(subsets), "mean_gap": _round(np.mean(gaps)), "max_gap": _round(np.max(gaps))}
+        if gaps
+        else None,
+        "minimality": {str(h): _round(share["circuit"].value - share[f"circuit less {h}"].value) for h in core},
+        "unit": "exact match as a share of the clean model's",
+    }
+
+
+def _spread(found: list[Estimate]) -> dict[str, float]:
+    values = [one.value for one in found]
+    return {"mean": _round(np.mean(values)), "min": _round(np.min(values)), "max": _round(np.max(values))}
+
+
+def _round(value: object) -> float:
+    return round(float(value), 4)  # type: ignore[arg-type]

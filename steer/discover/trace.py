@@ -1,0 +1,163 @@
+"""Backwards from an output head to the embeddings, one direct path at a time.
+
+A port is asked which of its direct sources it needs. *Sufficiency*: the source alone is kept along the chain of
+ports that leads to the output head, everything beside the chain ablated. *Necessity*: it alone is ablated, everything
+else clean. Both are read at the output head, in units of its own scale: 0 is the head's port with everything ablated,
+1 is nothing ablated. A source that passes the threshold in either is an edge; heads and MLPs among the sources are
+asked in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Literal
+
+from steer.circuit import Edge, Estimate, Group
+from steer.discover.lab import Lab, Measure
+from steer.measure.tally import Tally
+from steer.names import INPUT_PORTS, Node, Shape, Site
+from steer.plan import Ablated, Clean, Rebuild, Recorded, Run, make_run
+
+THRESHOLD = 0.1  # of the scale between nothing and everything ablated
+ENOUGH = 0.9  # of what a port passes on alone, when its found sources are kept together
+Chain = tuple[Site, ...]  # from the port that is asked to the output head's own: each node feeds the next port
+Mode = Literal["kept", "ablated"]
+
+
+@dataclass
+class Trace:
+    """What was found behind one output head."""
+
+    head: Node
+    edges: list[Edge] = field(default_factory=list)
+    groups: list[Group] = field(default_factory=list)
+    asked: list[Site] = field(default_factory=list)
+
+
+def trace(lab: Lab, head: Node, threshold: float = THRESHOLD, tell: Callable[[str], None] = lambda text: None) -> Trace:
+    found = Trace(head)
+    for port in ("k", "q", "v"):
+        measure, reads = lab.share(head) if port == "v" else lab.attention(head)
+        question = Question(lab, (Site(head, port),), measure, reads, threshold)
+        if question.scale().low <= 0:  # what this port reads makes no difference
+            continue
+        queue = [(1.0, question.chain)]
+        while queue:
+            queue.sort(key=lambda entry: -entry[0])  # a node is asked along the strongest chain that leads to it
+            _, chain = queue.pop(0)
+            if chain[0] in found.asked:
+                continue
+            found.asked.append(chain[0])
+            tell(f"{head} <- {chain[0]}")
+            edges, groups = question.about(chain).answer()
+            found.edges += edges.values()
+            found.groups += groups
+            for source, edge in edges.items():
+                strength = max(edge.sufficiency.value, edge.necessity.value)
+                queue += [(strength, (port, *chain)) for port in inputs(source)]
+    return found
+
+
+def inputs(node: Node) -> list[Site]:
+    """The ports through which a node can be asked further; an embedding has none."""
+    if node.is_head:
+        return [Site(node, port) for port in INPUT_PORTS]
+    return [Site(node)] if node.kind.endswith("mlp") else []
+
+
+class Question:
+    """Which direct sources does the first port of a chain need, read at the head where the chain ends?"""
+
+    def __init__(
+        self, lab: Lab, chain: Chain, measure: Measure, reads: Sequence[Site], threshold: float,
+        ends: tuple[Tally, Tally] | None = None,
+    ) -> None:  # fmt: skip
+        self.lab, self.chain, self.measure, self.reads, self.threshold = lab, chain, measure, reads, threshold
+        self.port = chain[0]
+        self.clean, self.nothing = ends or (lab.clean(measure), self.take("kept", {"": []})[""])
+
+    def about(self, chain: Chain) -> Question:
+        """The same about another port that leads to the same place."""
+        return Question(self.lab, chain, self.measure, self.reads, self.threshold, (self.clean, self.nothing))
+
+    def scale(self) -> Estimate:
+        return self.lab.interval(lambda mean: mean(self.clean) - mean(self.nothing))
+
+    def effect(self, more: Tally, less: Tally) -> Estimate:
+        """A difference in units of the output head's own scale."""
+        return self.lab.interval(lambda mean: (mean(more) - mean(less)) / (mean(self.clean) - mean(self.nothing)))
+
+    def take(self, mode: Mode, sets: dict[str, list[Node]]) -> dict[str, Tally]:
+        """Each of these sets of sources kept alone, or ablated alone, along the chain."""
+        runs = [
+            run
+            for name, nodes in sets.items()
+            for run in chain_runs(self.lab.shape, name, mode, nodes, self.chain, self.reads)
+        ]
+        return self.lab.measure(runs, self.measure)
+
+    def answer(self) -> tuple[dict[Node, Edge], list[Group]]:
+        sources = self.lab.shape.sources(self.port)
+        kept = self.take("kept", {"all": sources, "none": []})
+        (lost,) = self.take("ablated", {"all": sources}).values()
+        passes = self.effect(kept["all"], kept["none"]), self.effect(self.clean, lost)
+        if max(effect.low for effect in passes) <= self.threshold:
+            return {}, []
+        alone, without = (self.take(mode, {str(node): [node] for node in sources}) for mode in ("kept", "ablated"))
+        edges = {
+            node: Edge(
+                source=str(node), target=str(self.port), measured_at=str(self.chain[-1]),
+                sufficiency=self.effect(alone[str(node)], kept["none"]),
+                necessity=self.effect(self.clean, without[str(node)]),
+            )
+            for node in sources
+        }  # fmt: skip
+        chosen = [node for node, edge in edges.items() if self.matters(edge)]
+        chosen = self.complete(chosen, sources, kept)
+        return {node: edges[node] for node in chosen}, self.groups(chosen, edges)
+
+    def matters(self, edge: Edge) -> bool:
+        return max(edge.sufficiency.low, edge.necessity.low) > self.threshold
+
+    def complete(self, chosen: list[Node], sources: list[Node], ends: dict[str, Tally]) -> list[Node]:
+        """Sources that show only in company: added, best first, until the found ones pass on nearly all together."""
+        passed = self.effect(ends["all"], ends["none"]).value
+        if passed <= self.threshold:
+            return chosen
+        (joint,) = self.take("kept", {"": chosen}).values()
+        while self.effect(joint, ends["none"]).value < ENOUGH * passed and len(chosen) < len(sources):
+            rest = [node for node in sources if node not in chosen]
+            tried = self.take("kept", {str(node): [*chosen, node] for node in rest})
+            best = max(rest, key=lambda node: self.effect(tried[str(node)], joint).value)
+            if self.effect(tried[str(best)], joint).low <= self.threshold:
+                break
+            chosen, joint = [*chosen, best], tried[str(best)]
+        return chosen
+
+    def groups(self, chosen: list[Node], edges: dict[Node, Edge]) -> list[Group]:
+        """Heads each enough by itself, of which more is lost together than with any one."""
+        able = [node for node in chosen if node.is_head and edges[node].sufficiency.low > self.threshold]
+        if len(able) < 2:
+            return []
+        (lost,) = self.take("ablated", {"": able}).values()
+        together = self.effect(self.clean, lost)
+        alone = max((edges[node].necessity for node in able), key=lambda effect: effect.value)
+        if together.low <= alone.high + self.threshold:
+            return []
+        return [Group(target=str(self.port), heads=tuple(map(str, able)), alone=alone, together=together)]
+
+
+def chain_runs(
+    shape: Shape, name: str, mode: Mode, nodes: Sequence[Node], chain: Chain, reads: Sequence[Site]
+) -> list[Run]:
+    """The forwards of one condition: each link but the last records what its node writes, the next passes it on."""
+    base: Literal["ablated", "clean"] = "ablated" if mode == "kept" else "clean"
+    edit = Rebuild(chain[0], base, tuple((node, Clean() if mode == "kept" else Ablated()) for node in nodes))
+    runs: list[Run] = []
+    for port, after in pairwise(chain):
+        written = Site(port.node, "z" if port.node.is_head else None)
+        runs.append(make_run(shape, f"{name} {mode} at {port}", [edit], [written]))
+        edit = Rebuild(after, base, ((port.node, Recorded(runs[-1].name)),))
+    return [*runs, make_run(shape, f"{name} {mode}", [edit], reads, name)]
