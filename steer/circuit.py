@@ -53,6 +53,9 @@ class Edge(Strict):
     target: str
     sufficiency: Annotated[Estimate, Field(description="recovered when it alone is kept; 1: as with nothing ablated")]
     necessity: Annotated[Estimate, Field(description="lost when it alone is ablated; 1: as with everything ablated")]
+    in_company: Annotated[
+        Estimate | None, Field(description="recovered when it joins the other sources; for one that shows only so")
+    ] = None
     measured_at: str
 
 

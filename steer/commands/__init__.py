@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from steer.commands.attend import attend
 from steer.commands.attribute import attribute
 from steer.commands.cp import cp
+from steer.commands.discover import discover
 from steer.commands.draw import draw
 from steer.commands.episodes import episodes
 from steer.commands.eval import evaluate
@@ -65,6 +66,6 @@ def steer(
     pass
 
 
-for command in (run, draw, plan, validate, schema, attribute, attend, ls, cp, episodes, train):
+for command in (run, draw, plan, validate, schema, attribute, attend, discover, ls, cp, episodes, train):
     app.command()(command)
 app.command("eval")(evaluate)

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional as F
 
 from steer.circuit import Estimate
 from steer.engine.engine import Engine, Part, Values, hook_sizes
@@ -29,6 +30,7 @@ from steer.names import Node, Site
 from steer.plan import Ablated, Put, Run, make_run, writer_path
 from steer.recipe import Ablation
 from steer.task.episode import Episode
+from steer.task.vocabulary import PAD_ID
 
 DRAWS = 400
 POSITIONS = 5
@@ -45,6 +47,7 @@ class Lab:
         self.parts = self.engine.parts(self.episodes)
         self.weights = bootstrap_weights(len(self.episodes), seed, DRAWS)
         self.runs_made = 0
+        self.given: list[dict[str, Values]] = [{} for _ in self.parts]  # values that runs may take as recorded
         writers = list(dict.fromkeys(writer_path(node) for node in self.shape.writers))
         with torch.no_grad():
             means = self.engine.means(writers, self.parts)
@@ -77,11 +80,11 @@ class Lab:
         runs = list(runs)
         tallies = {run.condition: Tally(len(self.episodes), positions) for run in runs if run.condition is not None}
         for part, bench in zip(self.parts, self.benches, strict=True):
+            bench.recorded = dict(self.given[part.number])
             for run in runs:
                 found = self.engine.run(run, bench)
                 if run.condition is not None:
                     _put(tallies[run.condition], part, *measure(part, found))
-            bench.recorded.clear()
         self.runs_made += len(runs)
         return tallies
 
@@ -117,11 +120,20 @@ class Lab:
 
         return measure, [LOGITS]
 
+    def likelihood(self) -> tuple[Measure, list[Site]]:
+        """The log-likelihood of the whole answer: smoother than whether it is right."""
+
+        def measure(part: Part, values: Values) -> tuple[Tensor, Tensor]:
+            found = answer_likelihood(values["logits"], self.targets[part.number])[:, None]
+            return found, torch.ones_like(found)
+
+        return measure, [LOGITS]
+
     # Whole-model ablations.
 
-    def ablating(self, name: str, nodes: Iterable[Node]) -> Run:
+    def ablating(self, name: str, nodes: Iterable[Node], reads: Sequence[Site] = (LOGITS,)) -> Run:
         puts = [Put(Site(node, "z" if node.is_head else None), Ablated()) for node in nodes]
-        return make_run(self.shape, name, puts, [LOGITS], name)
+        return make_run(self.shape, name, puts, reads, name)
 
     def accuracy_without(self, sets: dict[str, list[Node]]) -> dict[str, Tally]:
         """Exact match with each of these sets ablated in the whole forward pass."""
@@ -130,15 +142,20 @@ class Lab:
 
     # From tallies to numbers.
 
+    @staticmethod
+    def mean(tally: Tally) -> float:
+        return float(tally.values.sum() / max(tally.counts.sum(), 1))
+
     def estimate(self, tally: Tally) -> Estimate:
         return self.interval(lambda mean: mean(tally))
 
     def interval(self, number: Callable[[Callable[[Tally], Any]], Any]) -> Estimate:
         """A number made from means of tallies, with its interval: episodes are drawn anew, the same for all."""
-        drawn = number(
-            lambda tally: (self.weights @ tally.values.sum(1)) / np.maximum(self.weights @ tally.counts.sum(1), 1)
-        )
-        value = number(lambda tally: tally.values.sum() / max(tally.counts.sum(), 1))
+
+        def drawn_means(tally: Tally) -> Floats:
+            return (self.weights @ tally.values.sum(1)) / np.maximum(self.weights @ tally.counts.sum(1), 1)
+
+        drawn, value = number(drawn_means), number(self.mean)
         low, high = np.percentile(drawn, [2.5, 97.5])
         return Estimate(value=round(float(value), 4), low=round(float(low), 4), high=round(float(high), 4))
 
@@ -146,3 +163,10 @@ class Lab:
 def _put(tally: Tally, part: Part, values: Tensor, counted: Tensor) -> None:
     width = tally.values.shape[1]
     tally.put(part.rows, values[:, :width].cpu().numpy(), counted[:, :width].double().cpu().numpy())
+
+
+def answer_likelihood(logits: Tensor, target: Tensor) -> Tensor:
+    """The log-likelihood of each episode's answer, EOS included: B."""
+    real = target != PAD_ID
+    each = -F.cross_entropy(logits.flatten(0, 1).double(), target.flatten(), reduction="none")
+    return (each.view_as(real) * real).sum(-1)

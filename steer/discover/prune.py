@@ -11,15 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from torch import Tensor
-from torch.nn import functional as F
 
 from steer.circuit import Estimate
-from steer.discover.lab import Lab, Measure
-from steer.engine.engine import Part, Values
-from steer.measure.tally import Tally
+from steer.discover.lab import Lab
 from steer.names import Node
-from steer.task.vocabulary import PAD_ID
 
 KEEP = 0.92  # of the clean exact match; a little above what is reported, because a chosen set flatters itself
 RANDOM = 20  # circuits of the same size drawn at random
@@ -37,7 +32,7 @@ class Pruned:
 
 def prune(lab: Lab, keep: float = KEEP, tell: Tell = lambda text: None) -> Pruned:
     heads, gone = list(lab.shape.all_heads), []  # type: tuple[list[Node], list[Node]]
-    clean = _mean(lab.clean(lab.exact()[0], 1))
+    clean = lab.mean(lab.clean(lab.exact()[0], 1))
     curve, core, step = [(len(heads), clean)], list(heads), len(heads) // 4
     while heads:
         tell(f"{len(heads)} heads left")
@@ -60,30 +55,13 @@ def prune(lab: Lab, keep: float = KEEP, tell: Tell = lambda text: None) -> Prune
 def _losses(lab: Lab, heads: Sequence[Node], gone: Sequence[Node]) -> dict[Node, float]:
     """How much likelihood the right answer loses when each head is ablated besides those already gone."""
     runs = [lab.ablating(str(head), [*gone, head]) for head in heads]
-    found = lab.measure(runs, likelihood(lab), 1)
-    return {head: -_mean(found[str(head)]) for head in heads}
-
-
-def likelihood(lab: Lab) -> Measure:
-    """The log-likelihood of the whole answer: smoother than whether it is right."""
-
-    def measure(part: Part, values: Values) -> tuple[Tensor, Tensor]:
-        target = lab.targets[part.number]
-        each = -F.cross_entropy(values["logits"].flatten(0, 1).double(), target.flatten(), reduction="none")
-        real = target != PAD_ID
-        summed = (each.view_as(real) * real).sum(-1, keepdim=True)
-        return summed, real.any(-1, keepdim=True)
-
-    return measure
+    found = lab.measure(runs, lab.likelihood()[0], 1)
+    return {head: -lab.mean(found[str(head)]) for head in heads}
 
 
 def _accuracy(lab: Lab, gone: list[Node]) -> float:
     (tally,) = lab.accuracy_without({"": gone}).values()
-    return _mean(tally)
-
-
-def _mean(tally: Tally) -> float:
-    return float(tally.values.sum() / max(tally.counts.sum(), 1))
+    return lab.mean(tally)
 
 
 def judge(lab: Lab, core: Sequence[Node], seed: int = 0) -> dict[str, object]:

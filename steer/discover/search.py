@@ -5,13 +5,15 @@ The order of events; the steps themselves are in the other files of this room.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from steer.circuit import Circuit, Described, Edge, Estimate, Group, Member
+from steer.circuit import Circuit, Described, Edge, Estimate, Member
+from steer.discover.abstraction import interchange
+from steer.discover.gradients import opinions
 from steer.discover.lab import Lab
 from steer.discover.prune import Pruned, judge, prune
 from steer.discover.roles import Score, role_scores
@@ -19,13 +21,15 @@ from steer.discover.trace import THRESHOLD, trace
 from steer.measure.tally import Tally
 from steer.model.checkpoint import Checkpoint
 from steer.names import ROLES, Node, Role
+from steer.task.episode import Episode
 from steer.task.splits import make_splits
 from steer.version import __version__
 
+EPISODES = 300  # of each kind
 MAJORITY = (
     0.5  # of the way from chance to always: a head plays a role if it attends as the role says more often than not
 )
-Tell = Callable[[str], None]
+Tell = Callable[[float, str], None]  # how far, and a word on what is done
 
 
 @dataclass
@@ -33,8 +37,7 @@ class Discovery:
     """A circuit, and what was seen on the way to it."""
 
     circuit: Circuit
-    report: dict[str, Any]
-    pruned: Pruned | None = None
+    pruned: Pruned
 
 
 @dataclass
@@ -57,46 +60,88 @@ class Cast:
 
 
 def discover(
-    checkpoint: Checkpoint, episodes: int = 300, threshold: float = THRESHOLD, tell: Tell = lambda text: None
+    checkpoint: Checkpoint, episodes: int = EPISODES, threshold: float = THRESHOLD, tell: Tell = lambda done, text: None
 ) -> Discovery:
-    """Search on the validation episodes, judge on the test episodes."""
+    """Search on validation episodes, judge on test episodes."""
     splits = make_splits(checkpoint.record.data_seed)
     lab = Lab(checkpoint, splits["validation"][:episodes])
-    tell("roles")
+    # Where an index has to be chosen: with one argument there is nothing to choose.
+    choosing = Lab(checkpoint, two_arguments(splits["validation"])[:episodes])
+    tell(0.02, "roles")
     cast = Cast(role_scores(lab.engine, lab.episodes, lab.parts))
     shares = logit_shares(lab)
     outputs = output_heads(lab, cast, shares, threshold)
-    edges: list[Edge] = []
-    groups: list[Group] = []
-    for head in outputs:
-        found = trace(lab, head, threshold, tell)
-        edges, groups = edges + found.edges, groups + found.groups
+    traces = [trace(choosing, head, threshold, creeping(tell, 0.05, 0.35)) for head in outputs]
+    edges = [edge for found in traces for edge in found.edges]
+    pruned = prune(lab, tell=creeping(tell, 0.35, 0.7)) if outputs else Pruned([], [], [])
     direct = [node for node, share in shares.items() if share.low > threshold]
-    pruned = prune(lab, tell=tell) if outputs else None
-    tell("judging")
-    core = pruned.core if pruned else []
-    members = cast_members(lab, cast, outputs, edges, direct, core)
-    judged = judge(Lab(checkpoint, splits["test"][: 2 * episodes]), core) if outputs else None
-    evidence = {
-        "steer": __version__,
-        "searched_on": f"{len(lab.episodes)} validation episodes",
-        "judged_on": f"{2 * episodes} test episodes",
-        "ablation": "mean by position over the searched episodes",
-        "threshold": threshold,
-        "scale": "0: everything ablated at the output head's port; 1: nothing ablated",
-        "majority": MAJORITY,
-        "logit_shares": {str(node): share.model_dump() for node, share in shares.items() if share.value > threshold},
-        "heads_that_look_the_part": look_alikes(cast, members),
-        "curve": [list(point) for point in pruned.curve] if pruned else [],
-        "smallest_circuit": judged,
-        "runs": lab.runs_made,
-    }
+    members = cast_members(lab, cast, outputs, edges, direct, pruned.core)
     circuit = Circuit(
         checkpoint=Described(name=checkpoint.name, sha256=checkpoint.record.weights_sha256),
         roles=players(members, edges, shares),
-        members=tuple(members), edges=tuple(edges), groups=tuple(groups), evidence=evidence,
-    )  # fmt: skip
-    return Discovery(circuit, evidence, pruned)
+        members=tuple(members),
+        edges=tuple(edges),
+        groups=tuple(group for found in traces for group in found.groups),
+        evidence={
+            "steer": __version__,
+            "searched_on": f"{len(lab.episodes)} validation episodes; edges: {len(choosing.episodes)} of two arguments",
+            "ablation": "mean by position over the searched episodes",
+            "threshold": threshold,
+            "scale": "0: everything ablated at the output head's port; 1: nothing ablated",
+            "majority": MAJORITY,
+            "logit_shares": {str(n): share.model_dump() for n, share in shares.items() if share.low > threshold / 2},
+            "look_alikes": look_alikes(cast, members),
+            "curve": [list(point) for point in pruned.curve],
+        },
+    )
+    if outputs:
+        evidence = verify(checkpoint, circuit, splits["test"][: 2 * episodes], tell)
+        circuit = circuit.model_copy(update={"evidence": circuit.evidence | evidence})
+    return Discovery(circuit, pruned)
+
+
+def creeping(tell: Tell, start: float, end: float) -> Callable[[str], None]:
+    """Progress where nobody knows how many steps there are: each takes a share of what is left."""
+    left = [end - start]
+
+    def step(text: str) -> None:
+        left[0] *= 0.93
+        tell(end - left[0], text)
+
+    return step
+
+
+def verify(checkpoint: Checkpoint, circuit: Circuit, episodes: Sequence[Episode], tell: Tell) -> dict[str, Any]:
+    """Is it right? On other episodes: what the circuit does alone, what gradients say, what interchanges do."""
+    tell(0.7, "judging")
+    lab = Lab(checkpoint, episodes)
+    core = [lab.shape.one_head(member.node) for member in circuit.members if member.core]
+    lead = lab.shape.one_head(circuit.roles["output"][0])
+    tell(0.8, "second opinions")
+    some = Lab(checkpoint, two_arguments(episodes)[: len(episodes) // 4])
+    ports = [lab.shape.site(name) for name in dict.fromkeys(edge.target for edge in circuit.edges)]
+    said = opinions(some, ports)
+    tell(0.9, "interchanges")
+    known = Checkpoint(checkpoint.model, checkpoint.record, checkpoint.name, circuit)
+    return {
+        "judged_on": f"{len(episodes)} test episodes",
+        "smallest_circuit": judge(lab, core) | {"output_attention": kept_attention(lab, lead, core)},
+        "second_opinions": {"paths": len(said.paths), "rank_correlation_with_exact": said.agreement()}
+        | {"approximation": "linear after the port; exact effects are measured by running each path"},
+        "interchange": interchange(known, episodes),
+    }
+
+
+def kept_attention(lab: Lab, head: Node, core: Sequence[Node]) -> dict[str, Any]:
+    """The lead output head's attention accuracy with everything outside the circuit ablated."""
+    measure, reads = lab.attention(head)
+    outside = [node for node in lab.shape.all_heads if node not in core]
+    (found,) = lab.measure([lab.ablating("circuit", outside, reads)], measure).values()
+    return {"clean": lab.estimate(lab.clean(measure)).model_dump(), "circuit": lab.estimate(found).model_dump()}
+
+
+def two_arguments(episodes: Sequence[Episode]) -> list[Episode]:
+    return [episode for episode in episodes if len(episode.question.arguments) == 2]
 
 
 @torch.no_grad()

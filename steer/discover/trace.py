@@ -115,26 +115,31 @@ class Question:
             for node in sources
         }  # fmt: skip
         chosen = [node for node, edge in edges.items() if self.matters(edge)]
-        chosen = self.complete(chosen, sources, kept)
+        for node, gain in self.company(chosen, sources, kept).items():
+            edges[node] = edges[node].model_copy(update={"in_company": gain})
+            chosen.append(node)
         return {node: edges[node] for node in chosen}, self.groups(chosen, edges)
 
     def matters(self, edge: Edge) -> bool:
         return max(edge.sufficiency.low, edge.necessity.low) > self.threshold
 
-    def complete(self, chosen: list[Node], sources: list[Node], ends: dict[str, Tally]) -> list[Node]:
+    def company(self, chosen: list[Node], sources: list[Node], ends: dict[str, Tally]) -> dict[Node, Estimate]:
         """Sources that show only in company: added, best first, until the found ones pass on nearly all together."""
+        added: dict[Node, Estimate] = {}
         passed = self.effect(ends["all"], ends["none"]).value
         if passed <= self.threshold:
-            return chosen
+            return added
         (joint,) = self.take("kept", {"": chosen}).values()
-        while self.effect(joint, ends["none"]).value < ENOUGH * passed and len(chosen) < len(sources):
-            rest = [node for node in sources if node not in chosen]
-            tried = self.take("kept", {str(node): [*chosen, node] for node in rest})
-            best = max(rest, key=lambda node: self.effect(tried[str(node)], joint).value)
-            if self.effect(tried[str(best)], joint).low <= self.threshold:
+        while self.effect(joint, ends["none"]).value < ENOUGH * passed:
+            so_far = [*chosen, *added]
+            rest = [node for node in sources if node not in so_far]
+            tried = self.take("kept", {str(node): [*so_far, node] for node in rest})
+            gains = {node: self.effect(tried[str(node)], joint) for node in rest}
+            best = max(rest, key=lambda node: gains[node].value, default=None)
+            if best is None or gains[best].low <= 0 or gains[best].value <= self.threshold / 2:
                 break
-            chosen, joint = [*chosen, best], tried[str(best)]
-        return chosen
+            added[best], joint = gains[best], tried[str(best)]
+        return added
 
     def groups(self, chosen: list[Node], edges: dict[Node, Edge]) -> list[Group]:
         """Heads each enough by itself, of which more is lost together than with any one."""

@@ -43,6 +43,7 @@ from steer.task.vocabulary import PAD_ID
 
 BATCH = 250
 BUDGET = 1 << 30  # bytes of clean activations kept in memory
+EMBEDDINGS = tuple(f"{stack}_embed.{what}" for stack in ("enc", "dec") for what in ("tok", "pos"))
 Values = dict[str, Tensor]
 
 
@@ -101,13 +102,16 @@ class Engine:
         return means
 
     def gradients(
-        self, part: Part, paths: Iterable[str], metric: Callable[[Tensor], Tensor]
-    ) -> dict[str, tuple[Tensor, Tensor]]:
-        """The clean value at each hook, and the gradient there of a number computed from the logits."""
+        self, part: Part, paths: Iterable[str], metric: Callable[[Tensor], Tensor],
+        enter: Callable[[str, Tensor], Tensor] = lambda path, value: value,
+    ) -> dict[str, tuple[Tensor, Tensor]]:  # fmt: skip
+        """The value at each hook, and the gradient there of a number computed from the logits.
+
+        `enter` may change the embeddings that go in (hook and value in, value out).
+        """
         wanted = self.sort(paths)
         # The weights are frozen; a graph starts where the embeddings enter.
-        enter = [f"{stack}_embed.{what}" for stack in ("enc", "dec") for what in ("tok", "pos")]
-        grow = {path: [lambda value, met: value.detach().requires_grad_()] for path in enter}
+        grow = {path: [lambda v, met, path=path: enter(path, v).detach().requires_grad_()] for path in EMBEDDINGS}
         with torch.enable_grad():
             found = self.tracer.run(part.state(), "enc.embed", None, grow, [*wanted, "logits"], self.order)
             gradients = torch.autograd.grad(metric(found["logits"]), [found[path] for path in wanted])

@@ -1,0 +1,48 @@
+"""`steer discover`: the circuit of a checkpoint, found and verified without help."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from steer.commands.options import JsonOption, OutOption, QuietOption
+from steer.shipped import DEFAULT
+
+if TYPE_CHECKING:
+    from steer.circuit import Circuit
+
+
+def discover(
+    checkpoint: Annotated[
+        list[str] | None, typer.Option("--checkpoint", "-c", help="By name or folder; give it again for several.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All shipped checkpoints that do the task.")] = False,
+    episodes: Annotated[int, typer.Option(min=20, max=500, help="Episodes of each kind to search on.")] = 250,
+    threshold: Annotated[float, typer.Option(min=0.01, max=0.9, help="Least effect of a path, of the scale.")] = 0.1,
+    out: OutOption = None,
+    force: Annotated[bool, typer.Option("--force", help="Search again what is already known.")] = False,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Find the circuit: output heads, what feeds them, roles, redundancy; then check it. Writes circuit.yaml."""
+    from json import dumps
+
+    from steer.discover.folders import capable, discover_into
+    from steer.discover.table import compare, describe
+
+    names = checkpoint or (capable() if everything else [DEFAULT])
+    found: list[Circuit] = []
+    for name in names:
+        found.append(discover_into(name, out, episodes, threshold, force, quiet))
+    if json:
+        told: list[dict[str, Any]] = [circuit.model_dump(mode="json") for circuit in found]
+        typer.echo(dumps(told[0] if len(told) == 1 else told, indent=1))
+        return
+    typer.echo("\n\n".join(describe(circuit) for circuit in found))
+    if len(found) > 1:
+        typer.echo("\n" + compare(found))
+    for name, circuit in zip(names, found, strict=True):
+        folder = (out or Path("results")) / f"discover-{circuit.checkpoint.name}"
+        typer.echo(f"\n{name}: {folder / 'circuit.yaml'}\npicture: {folder / 'circuit.png'}")

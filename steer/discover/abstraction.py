@@ -1,0 +1,118 @@
+"""Is Algorithm 1 what the circuit computes? Interchange interventions on its variables.
+
+An episode has a counterpart that differs in one variable: with the question's arguments exchanged, every symbol has
+another index-in-question; with the right-hand colours of the function exchanged, every output token has another
+relative-index-on-LHS. The value of some sites is taken from the counterpart's run, everything else stays. If those
+sites carry the variable and it is used as the algorithm says, the model now writes the answer that the algorithm gives
+with this one variable changed (Geiger et al., 2021).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from steer.discover.lab import LOGITS, Lab
+from steer.engine.engine import Part
+from steer.model.batch import collate
+from steer.model.checkpoint import Checkpoint
+from steer.names import Node, Role, Shape, Site
+from steer.plan import Put, Recorded, Run, make_run
+from steer.task.episode import Call, Demonstration, Episode
+from steer.task.program import solve
+
+COUNTERPART = "counterpart"
+DRAWS = 5  # sets of other heads, for the null
+SITES: Mapping[str, tuple[tuple[Role, str], ...]] = {
+    "index-in-question": (("question-broadcast", "z"), ("primitive-pairing", "z"), ("output", "k")),
+    "relative-index-on-LHS": (("rhs-scanner", "z"), ("output", "q")),
+}
+
+
+def counterpart(episode: Episode, variable: str) -> Episode:
+    """The same prompt but for one variable of Algorithm 1, with the answer that it then has."""
+    if variable == "index-in-question":
+        first, second = episode.question.arguments
+        changed = replace(episode, question=Call((second, first), episode.question.function))
+    else:
+        changed = replace(episode, support=tuple(_mirrored(item, episode) for item in episode.support))
+    return replace(changed, answer=solve(changed).answer)
+
+
+def _mirrored(item: object, episode: Episode) -> Any:
+    """A demonstration of the question's function with its two colours exchanged; anything else as it is."""
+    if not isinstance(item, Demonstration) or len(item.call.arguments) != 2:
+        return item
+    if item.call.function != episode.question.function:
+        return item
+    one, two = (next(p.colour for p in episode.primitives if p.symbol == a) for a in item.call.arguments)
+    return replace(item, output=tuple({one: two, two: one}[colour] for colour in item.output))
+
+
+class Exchange:
+    """A lab whose episodes are held to the counterpart's answer, with the counterpart's values at hand."""
+
+    def __init__(self, checkpoint: Checkpoint, episodes: Sequence[Episode], variable: str, seed: int = 0) -> None:
+        others = [counterpart(episode, variable) for episode in episodes]
+        held = [replace(e, answer=other.answer) for e, other in zip(episodes, others, strict=True)]
+        self.lab = Lab(checkpoint, held, seed)
+        engine = self.lab.engine
+        with torch.no_grad():
+            for part in self.lab.parts:
+                tokens = collate([others[row] for row in part.rows])
+                prompt = torch.from_numpy(tokens.prompt).to(engine.device)
+                other = Part(part.number, part.rows, prompt, part.output)
+                self.lab.given[part.number] = {COUNTERPART: engine.clean(other, engine.order)}
+        # What the model itself writes for the counterpart: no intervention can be expected to do better.
+        self.ceiling = Lab(checkpoint, others, seed)
+
+    def runs(self, sets: Mapping[str, Sequence[Site]]) -> list[Run]:
+        return [
+            make_run(self.lab.shape, name, [Put(site, Recorded(COUNTERPART)) for site in sites], [LOGITS], name)
+            for name, sites in sets.items()
+        ]
+
+
+def interchange(checkpoint: Checkpoint, episodes: Sequence[Episode], seed: int = 0) -> list[dict[str, Any]]:
+    """For each variable and the sites that the circuit's roles say carry it: how often the predicted answer comes."""
+    shape, rows = checkpoint.shape, []
+    asked = [episode for episode in episodes if len(episode.question.arguments) == 2]
+    for variable, places in SITES.items():
+        sets = {f"{role}.{port}": _sites(shape, role, port) for role, port in places}
+        sets = {name: sites for name, sites in sets.items() if sites}
+        if not sets or not asked:
+            continue
+        exchange = Exchange(checkpoint, asked, variable, seed)
+        lab, rng = exchange.lab, np.random.default_rng(seed)
+        nulls = {f"{name} null {n}": _others(shape, s, rng) for name, s in sets.items() for n in range(DRAWS)}
+        measure, _ = lab.exact()
+        found = lab.measure(exchange.runs(sets | nulls), measure, 1)
+        ceiling = exchange.ceiling.estimate(exchange.ceiling.clean(exchange.ceiling.exact()[0], 1))
+        without = lab.estimate(lab.clean(measure, 1))
+        for name, sites in sets.items():
+            null = [lab.mean(found[f"{name} null {n}"]) for n in range(DRAWS)]
+            rows.append(
+                {
+                    "variable": variable, "sites": name, "heads": [str(site.node) for site in sites],
+                    "accuracy": lab.estimate(found[name]).model_dump(), "null": round(float(np.mean(null)), 4),
+                    "without": without.model_dump(), "ceiling": ceiling.model_dump(), "episodes": len(asked),
+                }
+            )  # fmt: skip
+    return rows
+
+
+def _sites(shape: Shape, role: Role, port: str) -> list[Site]:
+    return [Site(head, port) for head in dict(shape.roles).get(role, ())]
+
+
+def _others(shape: Shape, sites: Sequence[Site], rng: np.random.Generator) -> list[Site]:
+    """As many heads of the same blocks that are not among these."""
+    taken = {site.node for site in sites}
+    blocks = {(site.node.kind, site.node.layer) for site in sites}
+    free: list[Node] = [h for h in shape.all_heads if (h.kind, h.layer) in blocks and h not in taken]
+    chosen = rng.permutation(len(free))[: len(sites)].tolist()
+    return [Site(free[number], sites[0].port) for number in chosen]

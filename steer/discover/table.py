@@ -1,0 +1,84 @@
+"""A circuit, and several side by side, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from steer.circuit import Circuit, Estimate
+from steer.names import ROLES
+
+
+def describe(circuit: Circuit) -> str:
+    name, evidence = circuit.checkpoint.name, circuit.evidence
+    if not circuit.roles.get("output"):
+        return f"{name}: no head looks at the next token and writes it; no circuit was found"
+    lines = [f"{name}: {len(circuit.edges)} paths, searched on {evidence['searched_on']}", "", "roles"]
+    scores = {member.node: member for member in circuit.members}
+    for role in ROLES:
+        heads = circuit.roles.get(role, ())
+        told = [f"{head} ({_percent(scores[head].score)})" for head in heads]
+        lines.append(f"  {role:22}{', '.join(told) or 'no head'}")
+    unnamed = [m.node for m in circuit.members if m.role is None and "-" in m.node and "mlp" not in m.node]
+    lines.append(f"  {'matter, fit no role':22}{', '.join(unnamed) or 'none'}")
+    lines += ["", f"{'path':38}{'sufficient':>12}{'necessary':>12}   read at"]
+    for edge in circuit.edges:
+        path = f"{edge.source} -> {edge.target}"
+        company = "" if edge.in_company is None else f"   (with the others: +{edge.in_company.value:.2f})"
+        lines.append(
+            f"{path:38}{edge.sufficiency.value:>12.2f}{edge.necessity.value:>12.2f}   {edge.measured_at}{company}"
+        )
+    for group in circuit.groups:
+        heads = ", ".join(group.heads)
+        lines.append(
+            f"stand in for one another at {group.target}: {heads} "
+            f"(lost: {group.alone.value:.2f} at most alone, {group.together.value:.2f} together)"
+        )
+    return "\n".join([*lines, *_verdict(circuit)])
+
+
+def _verdict(circuit: Circuit) -> list[str]:
+    judged, opinions = circuit.evidence["smallest_circuit"], circuit.evidence["second_opinions"]
+    kept, chance, gaps = judged["faithfulness"], judged["random_circuits"], judged["completeness"]
+    attention = judged["output_attention"]
+    correlation = opinions["rank_correlation_with_exact"]
+    lines = [
+        "",
+        f"checked on {circuit.evidence['judged_on']}",
+        f"  smallest circuit      {judged['heads']} heads keep {kept['value']:.1%} of the accuracy "
+        f"({kept['low']:.1%} to {kept['high']:.1%})",
+        f"  random circuits       {chance['mean']:.1%} ({chance['min']:.1%} to {chance['max']:.1%})",
+        f"  output head's gaze    {attention['clean']['value']:.1%} clean, {attention['circuit']['value']:.1%} in the circuit",
+        f"  completeness          mean gap {gaps['mean_gap']:.1%}, largest {gaps['max_gap']:.1%} ({gaps['subsets']} subsets)",
+        f"  least needed head     {min(judged['minimality'].items(), key=lambda entry: entry[1])[0]}",
+        f"  gradients agree       EAP {correlation['eap']:.2f}, EAP-IG {correlation['eap_ig']:.2f} "
+        f"(rank correlation with exact effects, {opinions['paths']} paths)",
+    ]
+    for row in circuit.evidence["interchange"]:
+        lines.append(
+            f"  {row['variable']} at {row['sites']}: {row['accuracy']['value']:.1%} of answers follow "
+            f"(other heads {row['null']:.1%}, ceiling {row['ceiling']['value']:.1%})"
+        )
+    return lines
+
+
+def compare(circuits: Sequence[Circuit]) -> str:
+    """Heads matched across checkpoints by role."""
+    width = max(16, *(len(circuit.checkpoint.name) + 2 for circuit in circuits))
+    lines = [f"{'':24}" + "".join(f"{circuit.checkpoint.name:>{width}}" for circuit in circuits)]
+    for role in ROLES:
+        cells = [_heads(circuit.roles.get(role, ())) for circuit in circuits]
+        lines.append(f"{role:24}" + "".join(f"{cell:>{width}}" for cell in cells))
+    judged = [circuit.evidence.get("smallest_circuit") for circuit in circuits]
+    lines.append(f"{'heads of the circuit':24}" + "".join(f"{j['heads'] if j else '-':>{width}}" for j in judged))
+    kept = [f"{j['faithfulness']['value']:.1%}" if j else "-" for j in judged]
+    return "\n".join([*lines, f"{'accuracy it keeps':24}" + "".join(f"{cell:>{width}}" for cell in kept)])
+
+
+def _heads(names: Sequence[str]) -> str:
+    if not names:
+        return "-"
+    return f"{names[0].split('-', 1)[1]}" + (f" +{len(names) - 1}" if len(names) > 1 else "")
+
+
+def _percent(score: Estimate | None) -> str:
+    return "" if score is None else f"{score.value:.0%}"
