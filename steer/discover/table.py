@@ -28,9 +28,8 @@ def describe(circuit: Circuit) -> str:
             f"{path:38}{edge.sufficiency.value:>12.2f}{edge.necessity.value:>12.2f}   {edge.measured_at}{company}"
         )
     for group in circuit.groups:
-        heads = ", ".join(group.heads)
         lines.append(
-            f"stand in for one another at {group.target}: {heads} "
+            f"stand in for one another at {group.target}: {', '.join(group.heads)} "
             f"(lost: {group.alone.value:.2f} at most alone, {group.together.value:.2f} together)"
         )
     return "\n".join([*lines, *_verdict(circuit)])
@@ -39,7 +38,7 @@ def describe(circuit: Circuit) -> str:
 def _verdict(circuit: Circuit) -> list[str]:
     judged, opinions = circuit.evidence["smallest_circuit"], circuit.evidence["second_opinions"]
     kept, chance, gaps = judged["faithfulness"], judged["random_circuits"], judged["completeness"]
-    attention = judged["output_attention"]
+    gaze = judged["output_attention"]
     correlation = opinions["rank_correlation_with_exact"]
     lines = [
         "",
@@ -47,8 +46,9 @@ def _verdict(circuit: Circuit) -> list[str]:
         f"  smallest circuit      {judged['heads']} heads keep {kept['value']:.1%} of the accuracy "
         f"({kept['low']:.1%} to {kept['high']:.1%})",
         f"  random circuits       {chance['mean']:.1%} ({chance['min']:.1%} to {chance['max']:.1%})",
-        f"  output head's gaze    {attention['clean']['value']:.1%} clean, {attention['circuit']['value']:.1%} in the circuit",
-        f"  completeness          mean gap {gaps['mean_gap']:.1%}, largest {gaps['max_gap']:.1%} ({gaps['subsets']} subsets)",
+        f"  output head's gaze    {gaze['clean']['value']:.1%} clean, {gaze['circuit']['value']:.1%} in the circuit",
+        f"  completeness          mean gap {gaps['mean_gap']:.1%}, largest {gaps['max_gap']:.1%} "
+        f"({gaps['subsets']} subsets)",
         f"  least needed head     {min(judged['minimality'].items(), key=lambda entry: entry[1])[0]}",
         f"  gradients agree       EAP {correlation['eap']:.2f}, EAP-IG {correlation['eap_ig']:.2f} "
         f"(rank correlation with exact effects, {opinions['paths']} paths)",
