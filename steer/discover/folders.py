@@ -11,6 +11,7 @@ from steer.errors import SteerError
 from steer.figures.circuit import draw_circuit, draw_curve
 from steer.model.checkpoint import Checkpoint, load_checkpoint, read_record
 from steer.shipped import CHECKPOINTS, checkpoint_names, locate
+from steer.task.splits import make_splits
 
 CAPABLE = 0.9  # exact match: below it there is no task to find a circuit of
 
@@ -30,7 +31,8 @@ def discover_into(name: str, out: Path | None, episodes: int, threshold: float, 
     if circuit is None:
         with bar(f"discovering {loaded.name}", 1.0, quiet) as advance:
             bare = Checkpoint(loaded.model, loaded.record, loaded.name)  # what is known already is not looked at
-            circuit = discover(bare, episodes, threshold, advance).circuit
+            splits = make_splits(loaded.record.data_seed)
+            circuit = discover(bare, splits["validation"], splits["test"], episodes, threshold, advance).circuit
         circuit = circuit.model_copy(update={"evidence": {"asked": asked} | circuit.evidence})
     write_circuit(circuit, folder)
     draw_circuit(circuit, folder)

@@ -22,7 +22,6 @@ from steer.measure.tally import Tally
 from steer.model.checkpoint import Checkpoint
 from steer.names import ROLES, Node, Role
 from steer.task.episode import Episode
-from steer.task.splits import make_splits
 from steer.version import __version__
 
 EPISODES = 300  # of each kind
@@ -60,13 +59,12 @@ class Cast:
 
 
 def discover(
-    checkpoint: Checkpoint, episodes: int = EPISODES, threshold: float = THRESHOLD, tell: Tell = lambda done, text: None
-) -> Discovery:
-    """Search on validation episodes, judge on test episodes."""
-    splits = make_splits(checkpoint.record.data_seed)
-    lab = Lab(checkpoint, splits["validation"][:episodes])
-    # Where an index has to be chosen: with one argument there is nothing to choose.
-    choosing = Lab(checkpoint, two_arguments(splits["validation"])[:episodes])
+    checkpoint: Checkpoint, searched: Sequence[Episode], judged: Sequence[Episode], count: int = EPISODES,
+    threshold: float = THRESHOLD, tell: Tell = lambda done, text: None,
+) -> Discovery:  # fmt: skip
+    """Search on some episodes (so many of each kind), judge on others (twice as many)."""
+    lab = Lab(checkpoint, searched[:count])
+    choosing = Lab(checkpoint, choices(searched)[:count])
     tell(0.02, "roles")
     cast = Cast(role_scores(lab.engine, lab.episodes, lab.parts))
     shares = logit_shares(lab)
@@ -84,7 +82,7 @@ def discover(
         groups=tuple(group for found in traces for group in found.groups),
         evidence={
             "steer": __version__,
-            "searched_on": f"{len(lab.episodes)} validation episodes; edges: {len(choosing.episodes)} of two arguments",
+            "searched_on": f"{len(lab.episodes)} episodes; paths on {len(choosing.episodes)} where an index is chosen",
             "ablation": "mean by position over the searched episodes",
             "threshold": threshold,
             "scale": "0: everything ablated at the output head's port; 1: nothing ablated",
@@ -95,7 +93,7 @@ def discover(
         },
     )
     if outputs:
-        evidence = verify(checkpoint, circuit, splits["test"][: 2 * episodes], tell)
+        evidence = verify(checkpoint, circuit, judged[: 2 * count], tell)
         circuit = circuit.model_copy(update={"evidence": circuit.evidence | evidence})
     return Discovery(circuit, pruned)
 
@@ -118,13 +116,13 @@ def verify(checkpoint: Checkpoint, circuit: Circuit, episodes: Sequence[Episode]
     core = [lab.shape.one_head(member.node) for member in circuit.members if member.core]
     lead = lab.shape.one_head(circuit.roles["output"][0])
     tell(0.8, "second opinions")
-    some = Lab(checkpoint, two_arguments(episodes)[: len(episodes) // 4])
+    some = Lab(checkpoint, choices(episodes)[: len(episodes) // 4])
     ports = [lab.shape.site(name) for name in dict.fromkeys(edge.target for edge in circuit.edges)]
     said = opinions(some, ports)
     tell(0.9, "interchanges")
     known = Checkpoint(checkpoint.model, checkpoint.record, checkpoint.name, circuit)
     return {
-        "judged_on": f"{len(episodes)} test episodes",
+        "judged_on": f"{len(episodes)} other episodes",
         "smallest_circuit": judge(lab, core) | {"output_attention": kept_attention(lab, lead, core)},
         "second_opinions": {"paths": len(said.paths), "rank_correlation_with_exact": said.agreement()}
         | {"approximation": "linear after the port; exact effects are measured by running each path"},
@@ -140,8 +138,9 @@ def kept_attention(lab: Lab, head: Node, core: Sequence[Node]) -> dict[str, Any]
     return {"clean": lab.estimate(lab.clean(measure)).model_dump(), "circuit": lab.estimate(found).model_dump()}
 
 
-def two_arguments(episodes: Sequence[Episode]) -> list[Episode]:
-    return [episode for episode in episodes if len(episode.question.arguments) == 2]
+def choices(episodes: Sequence[Episode]) -> list[Episode]:
+    """Those in which an index has to be chosen: with one argument there is nothing to choose."""
+    return [episode for episode in episodes if len(episode.question.arguments) == 2] or list(episodes)
 
 
 @torch.no_grad()
