@@ -17,11 +17,11 @@ from torch import Tensor
 from steer.engine.engine import Engine, Part, Session, Values
 from steer.engine.values import site_value
 from steer.library import Loaded
-from steer.lower import attribution_sites
 from steer.measure.answers import exact_match, exact_tokens, token_accuracy
 from steer.measure.attention import attention_accuracy, attention_mass, is_colour
 from steer.measure.attribution import CONSTANT, logit_attribution
 from steer.measure.tally import Tally, bootstrap_weights
+from steer.measured import attribution_sites
 from steer.model.batch import collate
 from steer.model.checkpoint import Checkpoint
 from steer.names import Site

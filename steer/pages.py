@@ -17,10 +17,10 @@ from torch import Tensor
 
 from steer.engine.engine import Engine, Part, Values
 from steer.engine.values import attention, site_value
-from steer.lower import attribution_sites
 from steer.measure.attention import attention_accuracy, is_colour
 from steer.measure.attribution import logit_attribution, ov_alignment
 from steer.measure.tally import Tally, bootstrap_weights
+from steer.measured import attribution_sites
 from steer.model.batch import collate
 from steer.model.checkpoint import Checkpoint
 from steer.names import Node, Site

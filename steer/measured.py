@@ -1,0 +1,56 @@
+"""What the measures of a recipe read, and whether they make sense for it."""
+
+from __future__ import annotations
+
+from steer.names import Node, Shape, Site
+from steer.recipe import AnswerMeasure, AttentionMeasure, AttributionMeasure, PositionSwap, Recipe
+from steer.resolve import Context, Key
+
+LOGITS = Site(Node("logits"))
+
+
+def measured_sites(recipe: Recipe, context: Context) -> list[Site]:
+    sites: list[Site] = []
+    for number, measure in enumerate(recipe.measures):
+        key: Key = ("measures", number)
+        if measure.against == "counterfactual" and not isinstance(recipe, PositionSwap):
+            context.fault((*key, "against"), "only a position-swap has a counterfactual answer")
+        match measure:
+            case AttributionMeasure():
+                sites += _attributed(measure, context, (*key, "components"))
+            case AttentionMeasure():
+                sites += _attended(measure, context, (*key, "heads"))
+            case AnswerMeasure():
+                _check_answers(measure, context, key)
+                sites.append(LOGITS)
+    return list(dict.fromkeys(sites))
+
+
+def _attributed(measure: AttributionMeasure, context: Context, key: Key) -> list[Site]:
+    for node in context.nodes(key, measure.components):
+        if node.stack != "dec":
+            context.fault(key, f"{node}: only the decoder writes into the stream that the logits read", node)
+    return attribution_sites(context.shape)
+
+
+def _attended(measure: AttentionMeasure, context: Context, key: Key) -> list[Site]:
+    heads = context.heads(key, measure.heads)
+    for node in heads:
+        if node.kind != "dec-cross":
+            context.fault(key, f"{node}: attention is measured on dec-cross heads, which look at the prompt", node)
+    return [Site(node, "pattern") for node in heads]
+
+
+def _check_answers(measure: AnswerMeasure, context: Context, key: Key) -> None:
+    if measure.name == "token-accuracy" and measure.decoding == "greedy":
+        context.fault((*key, "decoding"), "token-accuracy is of next tokens given the right ones: use decoding: forced")
+    if measure.against == "counterfactual" and measure.decoding == "forced":
+        text = "a counterfactual answer must be the model's own: use exact-match with decoding: greedy"
+        context.fault((*key, "decoding"), text)
+
+
+def attribution_sites(shape: Shape) -> list[Site]:
+    """What logit attribution reads: every write into the decoder's stream, and the stream at its end."""
+    writers = [node for node in shape.writers if node.stack == "dec"]
+    final = Site(Node("dec-resid", shape.decoder_layers - 1), "post")
+    return [*(Site(node, "z" if node.is_head else None) for node in writers), final]
