@@ -16,15 +16,17 @@ from steer.recipe import (
     AblateSet,
     ChainedPatch,
     CleanRun,
+    Compare,
+    Condition,
     KeepOnlyOne,
     KeepSet,
     PositionSwap,
     Recipe,
 )
-from steer.resolve import Context, LoweringError, check_direct, check_freeze
+from steer.resolve import Context, Key, LoweringError, check_direct, check_freeze
 
 NOTHING, EVERYTHING = "nothing ablated", "everything ablated"
-BEFORE, AFTER = "before", "after"
+BEFORE, AFTER, CLEAN = "before", "after", "clean"
 
 
 def lower(recipe: Recipe, shape: Shape) -> Plan:
@@ -40,8 +42,10 @@ def lower(recipe: Recipe, shape: Shape) -> Plan:
             clean, runs = BEFORE, _swap(recipe, context, freeze, reads)
         case AblateSet() | KeepSet():
             clean, runs = NOTHING, _set(recipe, context, freeze, reads)
+        case Compare():
+            clean, runs = CLEAN, _compare(recipe, context, freeze, reads)
         case CleanRun():
-            clean, runs = "clean", []
+            clean, runs = CLEAN, []
     check_freeze(context, freeze, runs)
     if context.faults:
         raise LoweringError(context.faults)
@@ -142,9 +146,37 @@ def _set(recipe: AblateSet | KeepSet, context: Context, freeze: list[Put], reads
         return []
 
     def run(condition: str, nodes: list[Node]) -> Run:
-        puts = [Put(Site(node, "z" if node.is_head else None), Ablated(), recipe.places) for node in nodes]
-        return make_run(context.shape, condition, [*puts, *freeze], reads, condition)
+        return _ablation(recipe, context, condition, nodes, freeze, reads)
 
     if isinstance(recipe, AblateSet):
         return [run("set ablated", ablated)]
     return [run("only the set kept", ablated), run(EVERYTHING, universe)]
+
+
+def _compare(recipe: Compare, context: Context, freeze: list[Put], reads: list[Site]) -> list[Run]:
+    chosen = [_chosen(condition, context, ("conditions", n)) for n, condition in enumerate(recipe.conditions)]
+    if context.faults:
+        return []
+    return [
+        _ablation(recipe, context, condition.name, nodes, freeze, reads)
+        for condition, nodes in zip(recipe.conditions, chosen, strict=True)
+    ]
+
+
+def _chosen(condition: Condition, context: Context, key: Key) -> list[Node]:
+    """The nodes that a condition ablates."""
+    if condition.ablate:
+        return context.nodes((*key, "ablate"), condition.ablate)
+    kept, among = context.nodes((*key, "keep"), condition.keep), context.nodes((*key, "among"), condition.among)
+    for node in kept:
+        if node not in among and not context.faults:
+            context.fault((*key, "keep"), f"{node} is not among those that are ablated if not kept", node)
+    return [node for node in among if node not in kept]
+
+
+def _ablation(
+    recipe: Recipe, context: Context, condition: str, nodes: list[Node], freeze: list[Put], reads: list[Site]
+) -> Run:
+    """These nodes ablated in the whole forward pass."""
+    puts = [Put(Site(node, "z" if node.is_head else None), Ablated(), recipe.places) for node in nodes]
+    return make_run(context.shape, condition, [*puts, *freeze], reads, condition)

@@ -60,6 +60,13 @@ class Context:
     def sites(self, key: Key, texts: Iterable[str]) -> list[Site]:
         return self.each(key, texts, self.shape.expand_sites)
 
+    def site(self, key: Key, text: Any) -> Site | None:
+        try:
+            return self.shape.site(text) if isinstance(text, str) else None
+        except SteerError as error:
+            self.faults += [(key, fault) for fault in error.faults]
+            return None
+
     def ports(self, key: Key, texts: Iterable[str]) -> list[Site]:
         """q, k or v of one or more heads (`enc-self-0.*.v`), or an MLP (`enc-mlp-1`)."""
         return self.each(key, texts, self._ports)
@@ -100,6 +107,11 @@ def name_faults(data: Any, shape: Shape) -> list[tuple[Key, str]]:
     for number, measure in enumerate(measures if isinstance(measures, list) else []):
         if isinstance(measure, dict):
             context.heads(("measures", number, "heads"), _texts(measure.get("heads")))
+            context.site(("measures", number, "site"), measure.get("site"))
+    conditions = data.get("conditions")
+    for number, condition in enumerate(conditions if isinstance(conditions, list) else []):
+        for key in ("ablate", "keep", "among") if isinstance(condition, dict) else ():
+            context.nodes(("conditions", number, key), _texts(condition.get(key)))
     return context.faults
 
 

@@ -13,7 +13,7 @@ from steer.errors import ConfigError, SteerError
 from steer.library import gather, load_recipe
 from steer.results import Result, known, write_result
 
-IN_LOGITS = ("logit-attribution",)  # measures that are no shares
+NO_SHARES = ("logit-attribution", "ov-alignment", "r-squared")  # measures that are no percentages
 Advance = Callable[[float, str], None]
 
 
@@ -42,7 +42,9 @@ class Outcome:
         if self.result is None:
             return {"name": self.name, "errors": list(self.faults)}
         files = {"folder": str(self.result.folder), "picture": str(self.picture) if self.picture else None}
-        return {**self.result.metadata, **files, "unchanged": self.unchanged, "rows": self.result.rows}
+        return {**self.result.metadata, **files, "unchanged": self.unchanged, "rows": self.result.rows} | (
+            {"details": self.result.details} if self.result.details else {}
+        )
 
     def text(self) -> str:
         """One recipe's result for people: its table and where it lies."""
@@ -137,6 +139,6 @@ def _table(rows: Sequence[dict[str, Any]]) -> str:
     for row in rows:
         if row["position"] == "all":
             names = f"{row['condition']:34}{row['measure']:20}{row['head']:15}{row['against']:16}"
-            how = ".3f" if row["measure"] in IN_LOGITS else ".1%"
+            how = ".3f" if row["measure"] in NO_SHARES else ".1%"
             lines.append(f"{names}{row['value']:>8{how}}   {row['low']:{how}} to {row['high']:{how}}")
     return "\n".join(lines)
