@@ -34,24 +34,24 @@ class Outcome:
 
     name: str
     result: Result | None = None
-    picture: Path | None = None
+    pictures: list[Path] = field(default_factory=list)
     unchanged: bool = False
     faults: tuple[str, ...] = field(default=())
 
     def as_json(self) -> dict[str, Any]:
         if self.result is None:
             return {"name": self.name, "errors": list(self.faults)}
-        files = {"folder": str(self.result.folder), "picture": str(self.picture) if self.picture else None}
-        return {**self.result.metadata, **files, "unchanged": self.unchanged, "rows": self.result.rows} | (
-            {"details": self.result.details} if self.result.details else {}
-        )
+        pictures = [str(path) for path in self.pictures]
+        files = {"folder": str(self.result.folder), "picture": pictures[0] if pictures else None, "pictures": pictures}
+        found = {"unchanged": self.unchanged, "rows": self.result.rows, "details": self.result.details}
+        return {**self.result.metadata, **files, **found}
 
     def text(self) -> str:
         """One recipe's result for people: its table and where it lies."""
         if self.result is None:
             return f"{self.name}: failed"
         state = "already known" if self.unchanged else f"{self.result.metadata['seconds']:.1f} s"
-        picture = f"\npicture: {self.picture}" if self.picture else ""
+        picture = "".join(f"\npicture: {path}" for path in self.pictures)
         return f"{self.name}: {self.result.folder} ({state})\n{_table(self.result.rows)}\n{picture}"
 
     def line(self) -> str:
@@ -113,7 +113,7 @@ def _run(path: Path, job: Job, tell: Callable[[float], None]) -> Outcome:
 
     from steer.devices import check_device
     from steer.experiment import experiment_hash, run_experiment
-    from steer.figures.sweep import draw_result
+    from steer.figures.draw import draw_result
     from steer.model.checkpoint import load_checkpoint
 
     if job.dtype not in ("float32", "float64"):
@@ -128,17 +128,20 @@ def _run(path: Path, job: Job, tell: Callable[[float], None]) -> Outcome:
         result = run_experiment(loaded, checkpoint, tell)
     else:  # the numbers are known; words and figure may have changed
         result.metadata["recipe"] = loaded.recipe.model_dump(mode="json")
-    picture = draw_result(result, folder)
+    pictures = draw_result(result, folder)
     write_result(result, folder)
-    return Outcome(loaded.name, result, picture, unchanged)
+    return Outcome(loaded.name, result, pictures, unchanged)
 
 
 def _table(rows: Sequence[dict[str, Any]]) -> str:
     """The rows over all positions, for people."""
-    lines = [f"\n{'condition':34}{'measure':20}{'head':15}{'against':16}{'value':>8}   95 % interval"]
+    if not rows:
+        return ""
+    lines = [f"\n{'condition':34}{'measure':20}{'head':17}{'against':18}{'value':>8}   95 % interval"]
     for row in rows:
         if row["position"] == "all":
-            names = f"{row['condition']:34}{row['measure']:20}{row['head']:15}{row['against']:16}"
+            names = f"{row['condition']:34}{row['measure']:20}{row['head']:17}{row['against']:18}"
+            null = f", by chance {row['null']:.3f}" if "null" in row else ""
             how = ".3f" if row["measure"] in NO_SHARES else ".1%"
-            lines.append(f"{names}{row['value']:>8{how}}   {row['low']:{how}} to {row['high']:{how}}")
+            lines.append(f"{names}{row['value']:>8{how}}   {row['low']:{how}} to {row['high']:{how}}{null}")
     return "\n".join(lines)

@@ -53,7 +53,9 @@ def explained(activations: Floats, labels: Ints, episodes: Ints, seed: int = 0, 
     shuffled = [r_squared(activations, rng.permutation(labels)) for _ in range(draws)]
     low, high = np.percentile(drawn, [2.5, 97.5])
     null = float(np.percentile(shuffled, 95))
-    return Explained(r_squared(activations, labels), float(low), float(high), null, len(labels), len(np.unique(labels)))
+    value = r_squared(activations, labels)
+    low, high = min(low, value), max(high, value)  # drawing anew adds noise, which lifts an R² near zero
+    return Explained(value, float(low), float(high), null, len(labels), len(np.unique(labels)))
 
 
 def principal_components(activations: Floats, count: int = 2) -> tuple[Floats, Floats]:
