@@ -7,11 +7,15 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from steer.errors import ConfigError, SteerError
-from steer.library import gather, load_recipe
+from steer.library import Loaded, gather, load_recipe
 from steer.results import Result, known, write_result
+
+if TYPE_CHECKING:
+    from steer.engine.engine import Engine
+    from steer.model.checkpoint import Checkpoint
 
 NO_SHARES = ("logit-attribution", "ov-alignment", "r-squared")  # measures that are no percentages
 Advance = Callable[[float, str], None]
@@ -112,20 +116,30 @@ def _run(path: Path, job: Job, tell: Callable[[float], None]) -> Outcome:
     import torch
 
     from steer.devices import check_device
-    from steer.experiment import experiment_hash, run_experiment
-    from steer.figures.draw import draw_result
+    from steer.experiment import experiment_hash
     from steer.model.checkpoint import load_checkpoint
 
     if job.dtype not in ("float32", "float64"):
         raise ConfigError(f"--dtype is float32 or float64, not {job.dtype!r}")
     check_device(job.device)
     checkpoint = load_checkpoint(loaded.recipe.checkpoint, job.device, getattr(torch, job.dtype))
-    content = experiment_hash(loaded.recipe, checkpoint)
-    folder = job.out / f"{loaded.name}-{content[:8]}"
-    result = None if job.force else known(folder, content)
+    folder = job.out / f"{loaded.name}-{experiment_hash(loaded.recipe, checkpoint)[:8]}"
+    return run_loaded(loaded, checkpoint, folder, job.force, tell)
+
+
+def run_loaded(
+    loaded: Loaded, checkpoint: Checkpoint, folder: Path, force: bool, tell: Callable[[float], None],
+    engine: Engine | None = None,
+) -> Outcome:  # fmt: skip
+    """Run a recipe unless the folder holds its result already; draw its figures and write everything."""
+    from steer import experiment
+    from steer.figures.draw import draw_result
+
+    content = experiment.experiment_hash(loaded.recipe, checkpoint)
+    result = None if force else known(folder, content)
     unchanged = result is not None
     if result is None:
-        result = run_experiment(loaded, checkpoint, tell)
+        result = experiment.run_experiment(loaded, checkpoint, tell, engine)
     else:  # the numbers are known; words and figure may have changed
         result.metadata["recipe"] = loaded.recipe.model_dump(mode="json")
     pictures = draw_result(result, folder)
