@@ -39,7 +39,10 @@ def paper_recipes() -> list[Path]:
     return [*sorted((RECIPES / "paper").glob("*.yaml")), RECIPES / "swap_index.yaml"]
 
 
-def reproduce(checkpoint: Checkpoint, out: Path, force: bool, advance: Advance) -> Reproduction:
+def reproduce(
+    checkpoint: Checkpoint, out: Path, advance: Advance, episodes: int | None = None, force: bool = False
+) -> Reproduction:
+    """Run them all, each on as many episodes as it says, or on so many at most."""
     from steer.engine.engine import Engine
 
     engine, paths = Engine(checkpoint), paper_recipes()
@@ -52,7 +55,7 @@ def reproduce(checkpoint: Checkpoint, out: Path, force: bool, advance: Advance) 
 
         tell(0)
         try:
-            loaded, lost = fit(load_recipe(str(path)), checkpoint)
+            loaded, lost = fit(load_recipe(str(path)), checkpoint, episodes)
         except SteerError as error:  # a role that this checkpoint lacks: the table says so
             lost = tuple(dict.fromkeys(fault.split(": ", 1)[-1] for fault in error.faults))
             outcomes.append(Outcome(path.stem, faults=lost))
@@ -76,10 +79,14 @@ def write_tables(found: Reproduction, out: Path) -> None:
     write_index(found.checkpoint, found.claims, found.outcomes, found.index)
 
 
-def fit(loaded: Loaded, checkpoint: Checkpoint) -> tuple[Loaded, tuple[str, ...]]:
+def fit(loaded: Loaded, checkpoint: Checkpoint, episodes: int | None = None) -> tuple[Loaded, tuple[str, ...]]:
     """A recipe for this checkpoint, checked; and what is left out of it because no head plays the role."""
     fitted, lost = without_missing_roles(loaded, checkpoint.shape)
-    fitted = replace(fitted, recipe=fitted.recipe.model_copy(update={"checkpoint": checkpoint.name}))
+    changes: dict[str, Any] = {"checkpoint": checkpoint.name}
+    if episodes is not None:
+        wanted = fitted.recipe.episodes
+        changes["episodes"] = wanted.model_copy(update={"count": min(episodes, wanted.count)})
+    fitted = replace(fitted, recipe=fitted.recipe.model_copy(update=changes))
     fitted.plan(checkpoint.shape)
     return fitted, lost
 

@@ -15,6 +15,7 @@ def reproduce(
     checkpoint: CheckpointOption = DEFAULT,
     out: OutOption = None,
     device: DeviceOption = "cpu",
+    episodes: Annotated[int | None, typer.Option(min=10, help="At most so many for each recipe: a quick look.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Run again what is already known.")] = False,
     json: JsonOption = False,
     quiet: QuietOption = False,
@@ -33,7 +34,7 @@ def reproduce(
     folder = out or Path("results") / f"reproduce-{loaded.name}"
     make_folder(folder)
     with bar("reproducing", 1.0, quiet) as advance:
-        found = run_all(loaded, folder, force, advance)
+        found = run_all(loaded, folder, advance, episodes, force)
     if json:
         files = {outcome.name: [str(picture) for picture in outcome.pictures] for outcome in found.outcomes}
         told = {"checkpoint": found.checkpoint, "claims": found.claims, "pictures": files, "index": str(found.index)}
