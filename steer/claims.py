@@ -126,6 +126,9 @@ def main_source(role: str) -> Judge:
     def judge(result: Result, cast: Cast) -> Finding:
         wanted, rows = lead(cast, role), _sweep(result)
         nothing, everything = (find(result, condition=end) for end in (ENDS[0], ENDS[2]))
+        if everything["high"] >= nothing["low"]:
+            here = f"nothing ablated {share(nothing)}, everything ablated {share(everything)}"
+            return Finding(here, f"{DIFFERS}: ablating every source costs nothing, so no source is needed", everything)
         heads = [row for row in rows if "-mlp-" not in row["condition"]]
         best, mine = max(heads, key=_value), _row(rows, wanted)
         scale = f"; all {nothing['value']:.1%}, none {everything['value']:.1%}"
