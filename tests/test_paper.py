@@ -10,14 +10,14 @@ from html import unescape
 from pathlib import Path
 
 import pytest
-import yaml
+from conftest import write_roles
 
 from steer import claims
 from steer.claims import AS, DIFFERS, NOT_SHOWN
 from steer.paper import CLAIMS, ROLES, hold_all
 from steer.reproduce import paper_recipes
 from steer.results import Result, read_result
-from steer.shipped import CHECKPOINTS, recipe_names
+from steer.shipped import recipe_names
 
 CAST = {"output": ["dec-cross-1.5"], "primitive-pairing": ["enc-self-1.1"], "rhs-scanner": ["dec-cross-0.6"]}
 CAST |= {"primitive-retrieval": ["enc-self-1.0"], "function-retrieval": ["enc-self-1.2"]}
@@ -171,9 +171,9 @@ def test_nothing_known_is_said_of_every_claim():
 # The command
 
 
-def test_reproduce_writes_figures_claims_and_an_index(steer, tmp_path: Path):
+def test_reproduce_writes_figures_claims_and_an_index(steer, cast: Path, tmp_path: Path):
     out = tmp_path / "out"
-    told = json.loads(steer("reproduce", "--episodes", 12, "--out", out, "--json").stdout)
+    told = json.loads(steer("reproduce", "-c", cast, "--episodes", 12, "--out", out, "--json").stdout)
     assert list(told["pictures"]) == [path.stem for path in paper_recipes()]
     pictures = [Path(picture) for found in told["pictures"].values() for picture in found]
     assert all(picture.with_suffix(suffix).is_file() for picture in pictures for suffix in (".png", ".pdf", ".svg"))
@@ -192,12 +192,10 @@ def test_reproduce_writes_figures_claims_and_an_index(steer, tmp_path: Path):
         assert steer("draw", folder).exit_code == 0
 
 
-def test_a_missing_role_is_told_and_stops_nothing(steer, tmp_path: Path):
+def test_a_missing_role_is_told_and_stops_nothing(steer, cast: Path, tmp_path: Path):
     folder = tmp_path / "odd <name>"
-    shutil.copytree(CHECKPOINTS / "seed1", folder)
-    circuit = yaml.safe_load((folder / "circuit.yaml").read_text())
-    circuit["roles"] = {"output": ["dec-cross-1.4"], "rhs-scanner": ["dec-cross-0.0"]}
-    (folder / "circuit.yaml").write_text(yaml.safe_dump(circuit))
+    shutil.copytree(cast, folder)
+    write_roles(folder, {"output": ["dec-cross-1.4"], "rhs-scanner": ["dec-cross-0.0"]})
     asked = ["reproduce", "--checkpoint", folder, "--episodes", 12, "--out", tmp_path / "out", "--json"]
     told = json.loads(steer(*asked).stdout)
     verdicts = {claim["claim"]: claim["verdict"] for claim in told["claims"]}

@@ -182,10 +182,9 @@ def test_a_pattern_is_that_of_the_bare_model(steer, tmp_path: Path):
     np.testing.assert_allclose(self_["weights"], seen["enc.1.self_attn.pattern"][0, 1], atol=1e-4)
 
 
-def test_details_are_read_back_and_drawn_without_a_model(steer, tmp_path: Path):
-    told = json.loads(
-        steer("run", "paper/fig06_index_in_question", "episodes.count=12", "--out", tmp_path, "--json").stdout
-    )
+def test_details_are_read_back_and_drawn_without_a_model(steer, cast: Path, tmp_path: Path):
+    asked = ["run", "paper/fig06_index_in_question", "episodes.count=12", f"checkpoint={cast}"]
+    told = json.loads(steer(*asked, "--out", tmp_path, "--json").stdout)
     folder = Path(told["folder"])
     assert read_result(folder).details == told["details"]
     pictures = {path.name: path.read_bytes() for path in folder.glob("figure*")}
@@ -236,7 +235,8 @@ def test_bad_comparisons_are_answered(steer, tmp_path: Path, change: tuple[str, 
     assert "mine.yaml:" in done.stderr
 
 
-def test_a_pattern_of_an_episode_that_is_not_there(steer, tmp_path: Path):
-    done = steer("run", "paper/fig02b_output_pattern", "episodes.count=9", "measures.0.episode=9", "--out", tmp_path)
+def test_a_pattern_of_an_episode_that_is_not_there(steer, cast: Path, tmp_path: Path):
+    changes = ["episodes.count=9", "measures.0.episode=9", f"checkpoint={cast}"]
+    done = steer("run", "paper/fig02b_output_pattern", *changes, "--out", tmp_path)
     assert done.exit_code == 2
     assert "asks for episode 9 of 9" in done.stderr

@@ -40,8 +40,10 @@ class Patterns:
         for head in self.heads:
             queries, keys = axis_tokens(head, episode, episode.answer)
             weights = self.setting.value(values, Site(head, "pattern"))[row, : len(queries), : len(keys)]
-            told = {"condition": condition, "head": str(head), "episode": str(episode), "answer": list(episode.answer)}
-            told |= {"queries": list(queries), "keys": list(keys)}
+            told: dict[str, Any] = {"condition": condition, "head": str(head), "episode": str(episode)}
+            told["answer"] = list(episode.answer)
+            roles = [role for role, players in self.setting.engine.shape.roles if head in players]
+            told |= {"roles": roles, "queries": list(queries), "keys": list(keys)}
             self.found.append(told | {"weights": [[round(w, 4) for w in line] for line in weights.tolist()]})
 
     def rows(self, weights: Floats) -> list[Row]:

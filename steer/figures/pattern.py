@@ -35,27 +35,37 @@ def draw_patterns(result: Result) -> Figure:
     """One panel for each head and condition, on one episode. One head's conditions stand under one another."""
     panels = result.details["patterns"]
     columns = 2 if len({panel["head"] for panel in panels}) > 1 else 1
-    lines = [panels[n : n + columns] for n in range(0, len(panels), columns)]
+    lines = _lines(panels, columns)
     heights = [CELL_OF_MANY * max(len(p["queries"]) for p in line) + 0.62 for line in lines]
     width = CELL_OF_MANY * max(len(p["keys"]) for p in panels) + 0.6
     figure = new_figure(max(COLUMN, columns * width + 0.5), sum(heights) + 0.6)
     grid = figure.subplots(len(lines), columns, squeeze=False, height_ratios=heights)
     images = []
-    for axes, panel in zip(grid.flat, panels, strict=False):
-        images.append(fill_pattern(axes, panel["weights"], panel["queries"], panel["keys"], 5))
-        axes.set_title(_name(panel, panels), fontsize=7, loc="left")
-    for axes in list(grid.flat)[len(panels) :]:
-        axes.set_visible(False)
+    for row, line in zip(grid, lines, strict=True):
+        for axes, panel in zip(row, line, strict=False):
+            images.append(fill_pattern(axes, panel["weights"], panel["queries"], panel["keys"], 5))
+            axes.set_title(_name(panel, panels), fontsize=7, loc="left")
+        for axes in row[len(line) :]:
+            axes.set_visible(False)
     figure.colorbar(images[0], ax=grid, label="attention", shrink=0.5, aspect=20)
     title(figure, result, f"{panels[0]['episode']}  →  {' '.join(panels[0]['answer'])}")
     return figure
+
+
+def _lines(panels: list[dict[str, Any]], columns: int) -> list[list[dict[str, Any]]]:
+    """Panels in rows, those of one height together."""
+    lines: list[list[dict[str, Any]]] = []
+    for height in dict.fromkeys(len(panel["queries"]) for panel in panels):
+        alike = [panel for panel in panels if len(panel["queries"]) == height]
+        lines += [alike[n : n + columns] for n in range(0, len(alike), columns)]
+    return lines
 
 
 def _name(panel: dict[str, Any], panels: Sequence[dict[str, Any]]) -> str:
     conditions = {p["condition"] for p in panels}
     heads = {p["head"] for p in panels}
     if len(conditions) == 1:
-        return str(panel["head"])
+        return ", ".join([panel["head"], *panel["roles"]])
     return str(panel["condition"]) if len(heads) == 1 else f"{panel['head']}, {panel['condition']}"
 
 
