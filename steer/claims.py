@@ -76,8 +76,9 @@ def share(row: Row) -> str:
 
 
 def number(row: Row) -> str:
-    chance = f", by chance {row['null']:.3f}" if "null" in row else ""
-    return f"{row['value']:.2f} ({row['low']:.2f} to {row['high']:.2f}){chance}"
+    if "null" in row:
+        return f"{row['value']:.3f} ({row['low']:.3f} to {row['high']:.3f}), by chance {row['null']:.3f}"
+    return f"{row['value']:.2f} ({row['low']:.2f} to {row['high']:.2f})"
 
 
 def exact_match(result: Result, cast: Cast) -> Finding:
@@ -103,7 +104,7 @@ def attention_accuracy(result: Result, cast: Cast) -> Finding:
     head = lead(cast, "output")
     rows = [find(result, measure="attention-accuracy", head=head, position=place) for place in "123"]
     low = [row["position"] for row in rows if row["value"] <= 0.9]
-    here = f"{head}: " + ", ".join(f"{row['value']:.0%}" for row in rows)
+    here = f"{head}: " + ", ".join(map(share, rows))
     verdict = f"{DIFFERS}: not above 90 % at position {', '.join(low)}" if low else AS
     return Finding(here, verdict, find(result, measure="attention-accuracy", head=head))
 
@@ -131,7 +132,7 @@ def main_source(role: str) -> Judge:
             return Finding(here, f"{DIFFERS}: ablating every source costs nothing, so no source is needed", everything)
         heads = [row for row in rows if "-mlp-" not in row["condition"]]
         best, mine = max(heads, key=_value), _row(rows, wanted)
-        scale = f"; all {nothing['value']:.1%}, none {everything['value']:.1%}"
+        scale = f"; nothing ablated {share(nothing)}, everything ablated {share(everything)}"
         here = f"{wanted} {share(mine)}" + (f", {best['condition']} {share(best)}" if best is not mine else "") + scale
         more = [row for row in rows if row not in heads and row["value"] > best["value"]]
         here += "".join(f"; {row['condition']} {share(row)}, not swept in the paper" for row in more)
@@ -206,8 +207,8 @@ def attention_follows(result: Result, cast: Cast) -> Finding:
         return find(result, condition=condition, measure="attention-mass", against=against)
 
     right, other = ((mass("before", what), mass("after", what)) for what in ("answer", "counterfactual"))
-    here = f"on the answer {right[0]['value']:.1%} → {share(right[1])}; "
-    here += f"on the other colour {other[0]['value']:.1%} → {share(other[1])}"
+    here = f"on the answer {share(right[0])} → {share(right[1])}; "
+    here += f"on the other colour {share(other[0])} → {share(other[1])}"
     moved = other[1]["low"] > other[0]["high"] and other[1]["low"] > right[1]["high"]
     return Finding(here, AS if moved else f"{DIFFERS}: the attention does not change sides", other[1])
 

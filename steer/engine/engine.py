@@ -56,13 +56,17 @@ class Part:
     rows: list[int]
     prompt: Tensor  # B S
     output: Tensor  # B T
-    kept: Values = field(default_factory=dict, compare=False, repr=False)  # of its clean run, by hook
+    kept: Values = field(default_factory=dict, init=False, compare=False, repr=False)  # of its clean run
 
     def state(self) -> State:
         return State(self.prompt, self.output)
 
     def real(self, path: str) -> Tensor:
-        return (self.prompt if path.startswith(("enc", "memory")) else self.output) != PAD_ID
+        return (self.prompt if of_encoder(path) else self.output) != PAD_ID
+
+
+def of_encoder(path: str) -> bool:
+    return path.startswith(("enc", "memory"))
 
 
 class Engine:
@@ -100,8 +104,10 @@ class Engine:
         missing = [path for path in wanted if path not in part.kept]
         found: Values = {}
         if missing:
-            stop = stop_after(self.shape, missing)
-            found = self.tracer.run(part.state(), "enc.embed", stop, {}, missing, self.order)
+            state, start = part.state(), "enc.embed"
+            if "memory" in part.kept and not any(map(of_encoder, missing)):
+                state.memory, start = part.kept["memory"], "dec.embed"
+            found = self.tracer.run(state, start, stop_after(self.shape, missing), {}, missing, self.order)
         values = {path: part.kept[path] if path in part.kept else found[path] for path in wanted}
         if keep and self._has_room(part, found):
             part.kept.update(found)
@@ -226,10 +232,14 @@ class Session:
         "Clean" means the clean run on the tokens written so far, so a frozen site follows the model's own answer.
         """
         runs = condition_runs(self.plan, condition)
+        wanted = {*(self.cached if runs else ()), "logits"}
+        # The encoder does not see what is written: its part of the clean run is computed once.
+        encoder = self.engine.clean(part, {*filter(of_encoder, wanted), "memory"})
 
         def next_logits(output: Tensor) -> Tensor:
             now = Part(part.number, part.rows, part.prompt, output)
-            values = self.engine.clean(now, {*self.cached, "logits"})
+            now.kept.update(encoder)
+            values = self.engine.clean(now, wanted)
             bench = self.bench(now, values)
             for run in runs:
                 values = self.engine.run(run, bench)
