@@ -22,7 +22,7 @@ def draw_histogram(result: Result) -> Figure:
     for axes, panel in zip(grid, panels, strict=True):
         _fill(axes, panel)
         name = f"{panel['head']}, {panel['condition']}" if several else panel["head"]
-        axes.set_title(f"{name}: {panel['above_null']:.1%} of tokens above the null", fontsize=7, loc="left")
+        axes.set_title(f"{name}: {panel['above_null']:.1%} of tokens beyond the dotted line", fontsize=7, loc="left")
     grid[-1].set_xlabel("inner product of OV output and unembedding row")
     handles, names = grid[0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside lower center", ncols=2, frameon=False)
