@@ -387,10 +387,9 @@ def test_what_a_comparison_ablates():
     found = {run.condition: [str(edit.site) for edit in run.edits] for run in plan.runs}
     assert found["one"] == ["enc-self-0.5.z", "dec-mlp-0"]
     kept = {"enc-self-0.1", "enc-self-1.1", "enc-mlp-1"}
-    assert found["rest"] == [
-        str(Site(n, "z" if n.is_head else None)) for n in SHAPE.writers if n.layer is not None and n.stack == "enc"
-        and str(n) not in kept
-    ]  # fmt: skip
+    wanted = [n for n in SHAPE.writers if n.layer is not None and n.stack == "enc" and str(n) not in kept]
+    assert set(found["rest"]) == {str(Site(node, "z" if node.is_head else None)) for node in wanted}
+    assert len(found["rest"]) == len(wanted) == 15
     assert len(found["all"]) == 16
 
 
@@ -419,8 +418,10 @@ def test_plans_over_the_same_episodes_share_the_clean_run(engine: Engine, monkey
 @torch.no_grad()
 def test_other_episodes_make_room(engine: Engine, monkeypatch: pytest.MonkeyPatch):
     one, two = (engine.parts(EPISODES[start : start + 6])[0] for start in (0, 6))
+    size = sum(engine.clean(part, ["logits"])["logits"].nbytes for part in (one, two))
     engine.clean(one, ["logits"], keep=True)
-    monkeypatch.setattr("steer.engine.engine.BUDGET", 2 * one.kept["logits"].nbytes - 1)
+    assert one.kept
+    monkeypatch.setattr("steer.engine.engine.BUDGET", size - 1)
     engine.clean(two, ["logits"], keep=True)
     assert not one.kept
     assert two.kept
