@@ -284,8 +284,8 @@ def steer_sweep(recipe: Loaded, checkpoint: Checkpoint) -> Numbers:
 def steer_full(checkpoint: Checkpoint, count: int) -> Numbers:
     """A head at a time, all of them sharing one clean run: one plan with a run for each head."""
     from steer.engine.engine import Engine, Session
-    from steer.lower import LOGITS
     from steer.measure.answers import exact_match
+    from steer.measured import LOGITS
     from steer.names import Site
     from steer.plan import Ablated, Put, make_plan, make_run
     from steer.recipe import Ablation

@@ -8,11 +8,12 @@ from pathlib import Path
 
 from steer.documents import Document, check_as, override, read
 from steer.errors import CheckpointError, ConfigError, unknown
-from steer.lower import LoweringError, lower, name_faults
+from steer.lower import lower
 from steer.names import Shape
 from steer.plan import Plan
 from steer.planning import shape_of
 from steer.recipe import RECIPE, Recipe
+from steer.resolve import LoweringError, name_faults
 from steer.shipped import DEFAULT, RECIPES, recipe_names
 
 

@@ -1,113 +1,37 @@
 """From a recipe to a plan: one function for each kind of experiment, pure data in and out.
 
-Names are checked against the model's shape here. `lower` gathers every fault with the key it belongs to; who has the
-file at hand turns the key into a line and column.
+Names are checked against the model's shape on the way (`resolve`), what the measures read comes from `measured`.
+Every fault is gathered and raised once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from itertools import pairwise
-from typing import Any, TypeVar
 
-from steer.errors import SteerError
-from steer.names import INPUT_PORTS, Node, Shape, Site
+from steer.measured import measured_sites
+from steer.names import Node, Shape, Site
 from steer.plan import Ablated, Clean, Edit, Plan, Put, Rebuild, Recorded, Run, Swapped, make_plan, make_run
 from steer.recipe import (
     AblateOnlyOne,
     AblateSet,
-    AnswerMeasure,
-    AttentionMeasure,
-    AttributionMeasure,
     ChainedPatch,
     CleanRun,
+    Compare,
+    Condition,
     KeepOnlyOne,
     KeepSet,
     PositionSwap,
     Recipe,
 )
+from steer.resolve import Context, Key, LoweringError, check_direct, check_freeze
 
-Key = tuple[str | int, ...]
-T = TypeVar("T")
 NOTHING, EVERYTHING = "nothing ablated", "everything ablated"
-BEFORE, AFTER = "before", "after"
-LOGITS = Site(Node("logits"))
-
-
-class LoweringError(SteerError):
-    """A recipe that does not fit the model; `placed` has the key of each fault."""
-
-    def __init__(self, placed: list[tuple[Key, str]]) -> None:
-        self.placed = placed
-        super().__init__(*(f"{'.'.join(map(str, key))}: {text}" for key, text in placed))
-
-
-@dataclass
-class Context:
-    """The model's shape and the faults found so far."""
-
-    shape: Shape
-    faults: list[tuple[Key, str]] = field(default_factory=list)
-    keys: dict[tuple[Key, Any], Key] = field(default_factory=dict)  # (list, thing) -> the entry that named the thing
-
-    def fault(self, key: Key, text: str, thing: Any = None) -> None:
-        """Note a fault, at the entry of a list that named the thing, if one is given."""
-        self.faults.append((self.keys.get((key, thing), key), text))
-
-    def each(self, key: Key, texts: Iterable[str], read: Callable[[str], list[T]]) -> list[T]:
-        """Read every name of a list, each thing once, noting the names that cannot be read."""
-        found: list[T] = []
-        for number, text in enumerate(texts):
-            try:
-                things = read(text)
-            except SteerError as error:
-                self.faults += [((*key, number), fault) for fault in error.faults]
-                continue
-            found += things
-            self.keys |= {(key, thing): (*key, number) for thing in things}
-        return list(dict.fromkeys(found))
-
-    def nodes(self, key: Key, texts: Iterable[str]) -> list[Node]:
-        return self.each(key, texts, self.shape.expand_nodes)
-
-    def heads(self, key: Key, texts: Iterable[str]) -> list[Node]:
-        return self.each(key, texts, self.shape.expand_heads)
-
-    def sites(self, key: Key, texts: Iterable[str]) -> list[Site]:
-        return self.each(key, texts, self.shape.expand_sites)
-
-    def ports(self, key: Key, texts: Iterable[str]) -> list[Site]:
-        """q, k or v of one or more heads (`enc-self-0.*.v`), or an MLP (`enc-mlp-1`)."""
-        return self.each(key, texts, self._ports)
-
-    def _ports(self, text: str) -> list[Site]:
-        mlps = [Site(node) for node in self.shape.mlps if fnmatchcase(str(node), text.strip().lower())]
-        if mlps:
-            return mlps
-        head, _, port = text.strip().rpartition(".")
-        if port.lower() not in INPUT_PORTS:
-            raise SteerError(
-                f"{text!r} must end in .q, .k or .v (or be an MLP): paths are patched into what a head reads"
-            )
-        return [Site(node, port.lower()) for node in self.shape.expand_heads(head)]
-
-    def link(self, number: int, text: str) -> Site | None:
-        """One port of a chain: a head by its name, no glob."""
-        try:
-            found = self._ports(text)
-        except SteerError as error:
-            self.faults += [(("chain", number), fault) for fault in error.faults]
-            return None
-        if len(found) > 1:
-            self.fault(("chain", number), f"{text!r} stands for {len(found)} ports; a chain's link is one head's")
-        return found[0] if len(found) == 1 else None
+BEFORE, AFTER, CLEAN = "before", "after", "clean"
 
 
 def lower(recipe: Recipe, shape: Shape) -> Plan:
     context = Context(shape)
-    reads = [*_measured_sites(recipe, context), *context.sites(("tensors",), recipe.tensors)]
+    reads = [*measured_sites(recipe, context), *context.sites(("tensors",), recipe.tensors)]
     freeze = [Put(site, Clean()) for site in context.sites(("freeze",), recipe.freeze)]
     match recipe:
         case KeepOnlyOne() | AblateOnlyOne():
@@ -118,87 +42,21 @@ def lower(recipe: Recipe, shape: Shape) -> Plan:
             clean, runs = BEFORE, _swap(recipe, context, freeze, reads)
         case AblateSet() | KeepSet():
             clean, runs = NOTHING, _set(recipe, context, freeze, reads)
+        case Compare():
+            clean, runs = CLEAN, _compare(recipe, context, freeze, reads)
         case CleanRun():
-            clean, runs = "clean", []
-    _check_freeze(context, freeze, runs)
+            clean, runs = CLEAN, []
+    check_freeze(context, freeze, runs)
     if context.faults:
         raise LoweringError(context.faults)
     return make_plan(shape, reads, runs, clean)
-
-
-def name_faults(data: Any, shape: Shape) -> list[tuple[Key, str]]:
-    """The names in a recipe's raw data that the model does not have: for files that fail the schema as well."""
-    context = Context(shape)
-    if not isinstance(data, dict):
-        return []
-    ports, nodes, sites = context.ports, context.nodes, context.sites
-    readers = {"target": ports, "ports": ports, "chain": ports, "sources": nodes, "nodes": nodes}
-    for key, read in (readers | {"freeze": sites, "tensors": sites}).items():
-        read((key,), _texts(data.get(key)))
-    measures = data.get("measures")
-    for number, measure in enumerate(measures if isinstance(measures, list) else []):
-        if isinstance(measure, dict):
-            context.heads(("measures", number, "heads"), _texts(measure.get("heads")))
-    return context.faults
-
-
-def _texts(value: Any) -> list[str]:
-    listed = value if isinstance(value, list) else [value]
-    return [text for text in listed if isinstance(text, str)]
-
-
-def _measured_sites(recipe: Recipe, context: Context) -> list[Site]:
-    sites: list[Site] = []
-    for number, measure in enumerate(recipe.measures):
-        key: Key = ("measures", number)
-        if measure.against == "counterfactual" and not isinstance(recipe, PositionSwap):
-            context.fault((*key, "against"), "only a position-swap has a counterfactual answer")
-        match measure:
-            case AttributionMeasure():
-                sites += _attributed(measure, context, (*key, "components"))
-            case AttentionMeasure():
-                sites += _attended(measure, context, (*key, "heads"))
-            case AnswerMeasure():
-                _check_answers(measure, context, key)
-                sites.append(LOGITS)
-    return list(dict.fromkeys(sites))
-
-
-def _attributed(measure: AttributionMeasure, context: Context, key: Key) -> list[Site]:
-    for node in context.nodes(key, measure.components):
-        if node.stack != "dec":
-            context.fault(key, f"{node}: only the decoder writes into the stream that the logits read", node)
-    return attribution_sites(context.shape)
-
-
-def _attended(measure: AttentionMeasure, context: Context, key: Key) -> list[Site]:
-    heads = context.heads(key, measure.heads)
-    for node in heads:
-        if node.kind != "dec-cross":
-            context.fault(key, f"{node}: attention is measured on dec-cross heads, which look at the prompt", node)
-    return [Site(node, "pattern") for node in heads]
-
-
-def _check_answers(measure: AnswerMeasure, context: Context, key: Key) -> None:
-    if measure.name == "token-accuracy" and measure.decoding == "greedy":
-        context.fault((*key, "decoding"), "token-accuracy is of next tokens given the right ones: use decoding: forced")
-    if measure.against == "counterfactual" and measure.decoding == "forced":
-        text = "a counterfactual answer must be the model's own: use exact-match with decoding: greedy"
-        context.fault((*key, "decoding"), text)
-
-
-def attribution_sites(shape: Shape) -> list[Site]:
-    """What logit attribution reads: every write into the decoder's stream, and the stream at its end."""
-    writers = [node for node in shape.writers if node.stack == "dec"]
-    final = Site(Node("dec-resid", shape.decoder_layers - 1), "post")
-    return [*(Site(node, "z" if node.is_head else None) for node in writers), final]
 
 
 def _one_at_a_time(
     recipe: KeepOnlyOne | AblateOnlyOne, context: Context, freeze: list[Put], reads: list[Site]
 ) -> list[Run]:
     targets, sources = context.ports(("target",), recipe.target), context.nodes(("sources",), recipe.sources)
-    _check_direct(context, sources, targets)
+    check_direct(context, sources, targets)
     if context.faults:
         return []
     keep = isinstance(recipe, KeepOnlyOne)
@@ -222,9 +80,9 @@ def _chain(recipe: ChainedPatch, context: Context, freeze: list[Put], reads: lis
     sources = context.nodes(("sources",), recipe.sources)
     links = [link for number, text in enumerate(recipe.chain) if (link := context.link(number, text))]
     if not context.faults:
-        _check_direct(context, sources, links[:1])
+        check_direct(context, sources, links[:1])
         for number, (one, two) in enumerate(pairwise(links)):
-            _check_direct(context, [one.node], [two], ("chain", number + 1))
+            check_direct(context, [one.node], [two], ("chain", number + 1))
     if context.faults:
         return []
     keep = recipe.mode == "keep-only-one"
@@ -288,27 +146,37 @@ def _set(recipe: AblateSet | KeepSet, context: Context, freeze: list[Put], reads
         return []
 
     def run(condition: str, nodes: list[Node]) -> Run:
-        puts = [Put(Site(node, "z" if node.is_head else None), Ablated(), recipe.places) for node in nodes]
-        return make_run(context.shape, condition, [*puts, *freeze], reads, condition)
+        return _ablation(recipe, context, condition, nodes, freeze, reads)
 
     if isinstance(recipe, AblateSet):
         return [run("set ablated", ablated)]
     return [run("only the set kept", ablated), run(EVERYTHING, universe)]
 
 
-def _check_direct(context: Context, sources: list[Node], targets: list[Site], key: Key = ("sources",)) -> None:
-    for target in targets:
-        direct = context.shape.sources(target)
-        kinds = dict.fromkeys(str(node) if node.layer is None else f"{node.kind}-{node.layer}" for node in direct)
-        for source in sources:
-            if source not in direct:
-                text = f"{source} does not feed {target} directly; its direct sources are {', '.join(kinds) or 'none'}"
-                context.fault(key, text, source)
+def _compare(recipe: Compare, context: Context, freeze: list[Put], reads: list[Site]) -> list[Run]:
+    chosen = [_chosen(condition, context, ("conditions", n)) for n, condition in enumerate(recipe.conditions)]
+    if context.faults:
+        return []
+    return [
+        _ablation(recipe, context, condition.name, nodes, freeze, reads)
+        for condition, nodes in zip(recipe.conditions, chosen, strict=True)
+    ]
 
 
-def _check_freeze(context: Context, freeze: list[Put], runs: list[Run]) -> None:
-    """A site cannot be held at its clean value and edited as well."""
-    edited = {edit.site for run in runs for edit in run.edits if edit not in freeze}
-    for put in freeze:
-        if put.site in edited:
-            context.fault(("freeze",), f"{put.site} is frozen and edited in one recipe", put.site)
+def _chosen(condition: Condition, context: Context, key: Key) -> list[Node]:
+    """The nodes that a condition ablates."""
+    if condition.ablate:
+        return context.nodes((*key, "ablate"), condition.ablate)
+    kept, among = context.nodes((*key, "keep"), condition.keep), context.nodes((*key, "among"), condition.among)
+    for node in kept:
+        if node not in among and not context.faults:
+            context.fault((*key, "keep"), f"{node} is not among those that are ablated if not kept", node)
+    return [node for node in among if node not in kept]
+
+
+def _ablation(
+    recipe: Recipe, context: Context, condition: str, nodes: list[Node], freeze: list[Put], reads: list[Site]
+) -> Run:
+    """These nodes ablated in the whole forward pass."""
+    puts = [Put(Site(node, "z" if node.is_head else None), Ablated(), recipe.places) for node in nodes]
+    return make_run(context.shape, condition, [*puts, *freeze], reads, condition)

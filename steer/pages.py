@@ -11,16 +11,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from steer.collect.structure import add_alignment
 from steer.engine.engine import Engine, Part, Values
-from steer.engine.values import attention, site_value
-from steer.lower import attribution_sites
+from steer.engine.values import site_value
+from steer.measure.alignment import Alignment
 from steer.measure.attention import attention_accuracy, is_colour
-from steer.measure.attribution import logit_attribution, ov_alignment
+from steer.measure.attribution import logit_attribution
 from steer.measure.tally import Tally, bootstrap_weights
+from steer.measured import MEMORY, attribution_sites
 from steer.model.batch import collate
 from steer.model.checkpoint import Checkpoint
 from steer.names import Node, Site
@@ -28,7 +29,6 @@ from steer.task.episode import Episode
 from steer.task.vocabulary import COLOURS, ID
 
 POSITIONS = 5
-MEMORY = Site(Node("enc.memory"))
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Page:
 def component_page(checkpoint: Checkpoint, node: Node, episodes: Sequence[Episode], seed: int = 0) -> Page:
     engine = Engine(checkpoint)
     tallies = _tallies(node, len(episodes))
-    aligned: list[tuple[Tensor, Tensor]] = []
+    aligned = Alignment(len(episodes))
     for part in engine.parts(episodes):
         target = torch.from_numpy(collate([episodes[row] for row in part.rows]).target).to(engine.device)
         values = engine.clean(part, _paths(engine, node))
@@ -54,11 +54,11 @@ def component_page(checkpoint: Checkpoint, node: Node, episodes: Sequence[Episod
         if node.kind == "dec-cross":
             found = attention_accuracy(site_value(engine.model, values, Site(node, "pattern")), part.prompt, target)
             _put(tallies["attention-accuracy"], part, *found)
-            aligned.append(_alignment(engine, node, part, values))
+            add_alignment(aligned, engine.model, node, part, values)
     weights = bootstrap_weights(len(episodes), seed)
     page = Page(str(node), checkpoint.name, len(episodes), [r for t in tallies.values() for r in t.table(weights)])
-    if aligned:
-        page.alignment = _summary(aligned)
+    if node.kind == "dec-cross":
+        page.alignment = aligned.summary()
     page.left_out = _left_out(node)
     return page
 
@@ -96,27 +96,6 @@ def _add_contribution(
 def _put(tally: Tally, part: Part, values: Tensor, counted: Tensor) -> None:
     width = tally.values.shape[1]
     tally.put(part.rows, values[:, :width].cpu().numpy(), counted[:, :width].double().cpu().numpy())
-
-
-def _alignment(engine: Engine, node: Node, part: Part, values: Values) -> tuple[Tensor, Tensor]:
-    colours = is_colour(part.prompt)
-    block = attention(engine.model, node)
-    return ov_alignment(engine.model, block, node.head or 0, values[MEMORY.path][colours], part.prompt[colours])
-
-
-def _summary(parts: list[tuple[Tensor, Tensor]]) -> dict[str, float]:
-    own = torch.cat([one for one, _ in parts]).double().cpu().numpy()
-    null = torch.cat([other.flatten() for _, other in parts]).double().cpu().numpy()
-    return {
-        "own_mean": float(own.mean()),
-        "own_low": float(np.percentile(own, 2.5)),
-        "own_high": float(np.percentile(own, 97.5)),
-        "null_mean": float(null.mean()),
-        "null_low": float(np.percentile(null, 2.5)),
-        "null_high": float(np.percentile(null, 97.5)),
-        "tokens": len(own),
-        "above_null": float((own > np.percentile(null, 97.5)).mean()),
-    }
 
 
 def _left_out(node: Node) -> list[str]:

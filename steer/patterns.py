@@ -74,7 +74,14 @@ def attention_pattern(checkpoint: Checkpoint, head: Node, episode: Episode) -> P
     site = Site(head, "pattern")
     (part,) = engine.parts([replace(episode, answer=written)])
     weights = site_value(engine.model, engine.clean(part, [site.path]), site)[0]
-    decoder = (SOS, *written)
-    queries = episode.prompt if head.kind == "enc-self" else decoder
-    keys = decoder if head.kind == "dec-self" else episode.prompt
+    queries, keys = axis_tokens(head, episode, written)
     return Pattern(str(head), str(episode), written, episode.answer, queries, keys, weights.cpu())
+
+
+def axis_tokens(head: Node, episode: Episode, written: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The tokens that a head attends from, and those that it attends to."""
+    decoder = (SOS, *written)
+    return (
+        episode.prompt if head.kind == "enc-self" else decoder,
+        decoder if head.kind == "dec-self" else episode.prompt,
+    )

@@ -79,7 +79,46 @@ class AttributionMeasure(Strict):
     against: Literal["answer"] = "answer"
 
 
-Measure: TypeAlias = Annotated[AttentionMeasure | AnswerMeasure | AttributionMeasure, Field(discriminator="name")]
+class RSquaredMeasure(Strict):
+    """How much of an activation's variance a label explains, with its first two principal components."""
+
+    name: Literal["r-squared"]
+    site: Annotated[str, Field(description="whose activations: a head's port, a stream, an MLP")]
+    label: Literal["index-in-question", "relative-index"]
+    tokens: Annotated[
+        Literal["symbols", "colours", "steps"],
+        Field(description="of assignments (A = red) whose symbol is asked about: A or red; or the decoder's steps"),
+    ]
+    against: Literal["answer"] = "answer"
+
+
+class PatternMeasure(Strict):
+    """Attention from token to token on one episode."""
+
+    name: Literal["attention-pattern"]
+    heads: Annotated[SomeNames, Field(description="heads to show")]
+    episode: Annotated[int, Field(ge=0, description="which of the recipe's episodes, from 0")] = 0
+    against: Literal["answer"] = "answer"
+
+
+class AlignmentMeasure(Strict):
+    """What a head would copy from a colour token, times the unembedding rows of that colour and of the others."""
+
+    name: Literal["ov-alignment"]
+    heads: Annotated[SomeNames, Field(description="dec-cross heads to measure")]
+    against: Literal["answer"] = "answer"
+
+
+Measure: TypeAlias = Annotated[
+    AttentionMeasure | AnswerMeasure | AttributionMeasure | RSquaredMeasure | PatternMeasure | AlignmentMeasure,
+    Field(discriminator="name"),
+]
+FigureName: TypeAlias = Literal["bars", "positions", "scatter", "patterns", "histogram", "none"]
+Figures = Annotated[
+    tuple[FigureName, ...],
+    Field(min_length=1, description="one figure, or several"),
+    BeforeValidator(_listed, json_schema_input_type=FigureName | list[FigureName]),
+]
 
 
 class Common(Strict):
@@ -96,7 +135,7 @@ class Common(Strict):
     # Not `save`: nnsight gives every object an attribute of that name, which pydantic would take for a default.
     tensors: Annotated[Names, Field(description="sites whose values are written to tensors.safetensors")] = ()
     seed: Annotated[int, Field(ge=0, description="of resampling and of the intervals")] = 0
-    figure: Literal["bars", "positions", "none"] = "bars"
+    figure: Figures = ("bars",)
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -163,6 +202,37 @@ class KeepSet(Common):
     within: Annotated[Literal["heads", "heads-and-mlps"], Field(description="what is ablated if not kept")] = "heads"
 
 
+class Condition(Strict):
+    """One intervention among several that are compared: `ablate` these, or ablate all `among` these but `keep`."""
+
+    name: Annotated[str, Field(min_length=1, description="what its rows and panels are called")]
+    ablate: Annotated[Names, Field(description="heads or MLPs; globs allowed")] = ()
+    keep: Annotated[Names, Field(description="heads or MLPs; globs allowed")] = ()
+    among: Annotated[Names, Field(description="what is ablated if not kept; globs allowed")] = ()
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if bool(self.ablate) == bool(self.among):
+            raise ValueError("give either ablate, or keep with among")
+        if self.keep and not self.among:
+            raise ValueError("keep needs among: what is ablated if not kept")
+        return self
+
+
+class Compare(Common):
+    """Several interventions on the whole forward pass, side by side with the clean run."""
+
+    kind: Literal["compare"]
+    conditions: Annotated[tuple[Condition, ...], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _different_names(self) -> Self:
+        names = ["clean", *(condition.name for condition in self.conditions)]
+        if len(set(names)) < len(names):
+            raise ValueError("conditions: each needs a name of its own, and 'clean' is taken")
+        return self
+
+
 class CleanRun(Common):
     """No intervention: measure only."""
 
@@ -170,7 +240,7 @@ class CleanRun(Common):
 
 
 Recipe: TypeAlias = Annotated[
-    KeepOnlyOne | AblateOnlyOne | ChainedPatch | PositionSwap | AblateSet | KeepSet | CleanRun,
+    KeepOnlyOne | AblateOnlyOne | ChainedPatch | PositionSwap | AblateSet | KeepSet | Compare | CleanRun,
     Field(discriminator="kind"),
 ]
 RECIPE: TypeAdapter[Recipe] = TypeAdapter(Recipe)

@@ -1,7 +1,8 @@
 """Results on disk: tidy rows and what they came from, each file written whole or not at all.
 
-A result is a folder: `result.json` (metadata and rows), `rows.csv`, `tensors.safetensors` where the recipe asked for
-tensors, and the figure. `result.json` is written last: a folder without it is no result.
+A result is a folder: `result.json` (metadata, rows, and what figures need beyond rows), `rows.csv`,
+`tensors.safetensors` where the recipe asked for tensors, and the figures. `result.json` is written last: a folder
+without it is no result.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class Result:
     metadata: dict[str, Any]
     rows: list[dict[str, Any]]
     tensors: dict[str, Tensor] = field(default_factory=dict)
+    details: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # what figures need beyond rows
     folder: Path | None = None
 
     @property
@@ -50,8 +52,16 @@ def write_result(result: Result, folder: Path) -> None:
 
         write_atomically(folder / TENSORS, save({n: t.contiguous() for n, t in result.tensors.items()}))
     write_atomically(folder / ROWS, result.frame.to_csv(index=False))
-    write_atomically(folder / RESULT, json.dumps({**result.metadata, "rows": result.rows}, indent=1) + "\n")
+    told = json.dumps({**result.metadata, "rows": result.rows}, indent=1)
+    if result.details:  # long lists of numbers, one entry a line
+        told = f'{told[:-2]},\n "details": {_compact(result.details)}\n}}'
+    write_atomically(folder / RESULT, told + "\n")
     result.folder = folder
+
+
+def _compact(details: dict[str, list[dict[str, Any]]]) -> str:
+    lists = {name: ",\n  ".join(map(json.dumps, told)) for name, told in details.items()}
+    return "{" + ", ".join(f"{json.dumps(name)}: [\n  {told}\n ]" for name, told in lists.items()) + "}"
 
 
 def read_result(folder: Path | str) -> Result:
@@ -59,10 +69,10 @@ def read_result(folder: Path | str) -> Result:
     path = folder / RESULT if folder.is_dir() else folder
     try:
         told = json.loads(path.read_text(encoding="utf-8"))
-        rows = told.pop("rows")
+        rows, details = told.pop("rows"), told.pop("details", {})
     except (OSError, ValueError, KeyError, AttributeError) as error:
         raise SteerError(f"{path}: is not a result that can be read ({error})") from error
-    return Result(told, rows, folder=path.parent)
+    return Result(told, rows, details=details, folder=path.parent)
 
 
 def known(folder: Path, content: str) -> Result | None:

@@ -7,13 +7,17 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from steer.errors import ConfigError, SteerError
-from steer.library import gather, load_recipe
+from steer.library import Loaded, gather, load_recipe
 from steer.results import Result, known, write_result
 
-IN_LOGITS = ("logit-attribution",)  # measures that are no shares
+if TYPE_CHECKING:
+    from steer.engine.engine import Engine
+    from steer.model.checkpoint import Checkpoint
+
+NO_SHARES = ("logit-attribution", "ov-alignment", "r-squared")  # measures that are no percentages
 Advance = Callable[[float, str], None]
 
 
@@ -34,22 +38,24 @@ class Outcome:
 
     name: str
     result: Result | None = None
-    picture: Path | None = None
+    pictures: list[Path] = field(default_factory=list)
     unchanged: bool = False
     faults: tuple[str, ...] = field(default=())
 
     def as_json(self) -> dict[str, Any]:
         if self.result is None:
             return {"name": self.name, "errors": list(self.faults)}
-        files = {"folder": str(self.result.folder), "picture": str(self.picture) if self.picture else None}
-        return {**self.result.metadata, **files, "unchanged": self.unchanged, "rows": self.result.rows}
+        pictures = [str(path) for path in self.pictures]
+        files = {"folder": str(self.result.folder), "picture": pictures[0] if pictures else None, "pictures": pictures}
+        found = {"unchanged": self.unchanged, "rows": self.result.rows, "details": self.result.details}
+        return {**self.result.metadata, **files, **found}
 
     def text(self) -> str:
         """One recipe's result for people: its table and where it lies."""
         if self.result is None:
             return f"{self.name}: failed"
         state = "already known" if self.unchanged else f"{self.result.metadata['seconds']:.1f} s"
-        picture = f"\npicture: {self.picture}" if self.picture else ""
+        picture = "".join(f"\npicture: {path}" for path in self.pictures)
         return f"{self.name}: {self.result.folder} ({state})\n{_table(self.result.rows)}\n{picture}"
 
     def line(self) -> str:
@@ -110,33 +116,46 @@ def _run(path: Path, job: Job, tell: Callable[[float], None]) -> Outcome:
     import torch
 
     from steer.devices import check_device
-    from steer.experiment import experiment_hash, run_experiment
-    from steer.figures.sweep import draw_result
+    from steer.experiment import experiment_hash
     from steer.model.checkpoint import load_checkpoint
 
     if job.dtype not in ("float32", "float64"):
         raise ConfigError(f"--dtype is float32 or float64, not {job.dtype!r}")
     check_device(job.device)
     checkpoint = load_checkpoint(loaded.recipe.checkpoint, job.device, getattr(torch, job.dtype))
-    content = experiment_hash(loaded.recipe, checkpoint)
-    folder = job.out / f"{loaded.name}-{content[:8]}"
-    result = None if job.force else known(folder, content)
+    folder = job.out / f"{loaded.name}-{experiment_hash(loaded.recipe, checkpoint)[:8]}"
+    return run_loaded(loaded, checkpoint, folder, job.force, tell)
+
+
+def run_loaded(
+    loaded: Loaded, checkpoint: Checkpoint, folder: Path, force: bool, tell: Callable[[float], None],
+    engine: Engine | None = None,
+) -> Outcome:  # fmt: skip
+    """Run a recipe unless the folder holds its result already; draw its figures and write everything."""
+    from steer import experiment
+    from steer.figures.draw import draw_result
+
+    content = experiment.experiment_hash(loaded.recipe, checkpoint)
+    result = None if force else known(folder, content)
     unchanged = result is not None
     if result is None:
-        result = run_experiment(loaded, checkpoint, tell)
+        result = experiment.run_experiment(loaded, checkpoint, tell, engine)
     else:  # the numbers are known; words and figure may have changed
         result.metadata["recipe"] = loaded.recipe.model_dump(mode="json")
-    picture = draw_result(result, folder)
+    pictures = draw_result(result, folder)
     write_result(result, folder)
-    return Outcome(loaded.name, result, picture, unchanged)
+    return Outcome(loaded.name, result, pictures, unchanged)
 
 
 def _table(rows: Sequence[dict[str, Any]]) -> str:
     """The rows over all positions, for people."""
-    lines = [f"\n{'condition':34}{'measure':20}{'head':15}{'against':16}{'value':>8}   95 % interval"]
+    if not rows:
+        return ""
+    lines = [f"\n{'condition':34}{'measure':20}{'head':17}{'against':18}{'value':>8}   95 % interval"]
     for row in rows:
         if row["position"] == "all":
-            names = f"{row['condition']:34}{row['measure']:20}{row['head']:15}{row['against']:16}"
-            how = ".3f" if row["measure"] in IN_LOGITS else ".1%"
-            lines.append(f"{names}{row['value']:>8{how}}   {row['low']:{how}} to {row['high']:{how}}")
+            names = f"{row['condition']:34}{row['measure']:20}{row['head']:17}{row['against']:18}"
+            null = f", by chance {row['null']:.3f}" if "null" in row else ""
+            how = ".3f" if row["measure"] in NO_SHARES else ".1%"
+            lines.append(f"{names}{row['value']:>8{how}}   {row['low']:{how}} to {row['high']:{how}}{null}")
     return "\n".join(lines)

@@ -6,16 +6,21 @@ import os
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing is fetched at run time, and the tests prove it
 
+import json
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import settings
 from typer.testing import CliRunner, Result
 
+from steer.circuit import Circuit, Described, write_circuit
 from steer.commands import app
 from steer.model.config import ModelConfig
 from steer.model.transformer import Transformer, initialise
+from steer.shipped import CHECKPOINTS, DEFAULT, RECORD
 from steer.task.grammar import Grammar
 from steer.training.protocol import Protocol, Stage
 
@@ -41,6 +46,27 @@ def paper_model() -> Transformer:
     model = Transformer(ModelConfig())
     initialise(model, torch.Generator().manual_seed(0))
     return model.eval()
+
+
+ROLES = {
+    "output": ["dec-cross-1.4", "dec-cross-1.0"], "rhs-scanner": ["dec-cross-0.0", "dec-cross-0.4"],
+    "primitive-pairing": ["enc-self-1.2"], "question-broadcast": ["enc-self-0.3"],
+    "primitive-retrieval": ["enc-self-1.5"], "function-retrieval": ["enc-self-1.7"],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def cast(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The shipped checkpoint with a head for every role, whatever was discovered in it."""
+    folder = tmp_path_factory.mktemp("cast") / "cast"
+    shutil.copytree(CHECKPOINTS / DEFAULT, folder)
+    write_roles(folder, ROLES)
+    return folder
+
+
+def write_roles(folder: Path, roles: dict[str, list[str]]) -> None:
+    sha256 = json.loads((folder / RECORD).read_text())["weights_sha256"]
+    write_circuit(Circuit(checkpoint=Described(name=folder.name, sha256=sha256), roles=roles), folder)
 
 
 @pytest.fixture

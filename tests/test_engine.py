@@ -33,6 +33,12 @@ from steer.task.splits import make_splits
 from steer.task.vocabulary import PAD_ID
 
 SHAPE = Shape(2, 2, 8)
+CAST = Shape(2, 2, 8, (  # roles of nobody in particular
+    ("output", (Node("dec-cross", 1, 5), Node("dec-cross", 1, 1))), ("rhs-scanner", (Node("dec-cross", 0, 6),)),
+    ("primitive-pairing", (Node("enc-self", 1, 1), Node("enc-self", 1, 0))),
+    ("question-broadcast", (Node("enc-self", 0, 5),)), ("primitive-retrieval", (Node("enc-self", 1, 2),)),
+    ("function-retrieval", (Node("enc-self", 1, 3),)),
+))  # fmt: skip
 EPISODES = make_splits(0).test[:24]
 TWO_ARGUMENTS = [e for e in make_splits(0).test if len(e.question.arguments) == 2][:16]
 LOGITS = Site(Node("logits"))
@@ -78,7 +84,7 @@ def test_recipes_are_shipped():
 def test_every_shipped_recipe_agrees_with_plain_hooks(engine: Engine, name: str):
     recipe = load_recipe(name).recipe
     episodes = TWO_ARGUMENTS if recipe.episodes.arity == 2 else EPISODES
-    plan = lower(recipe, engine.shape)
+    plan = lower(recipe, CAST)
     read = [len({site.path for site in run.reads}) for run in plan.runs if run.condition]
     assert compare_with_oracle(engine, plan, episodes) == sum(read)
 
@@ -107,6 +113,13 @@ MORE = [
     {"kind": "keep-set", "nodes": ["enc-self-*.1", "dec-cross-*.*"], "within": "heads-and-mlps"},
     {"kind": "keep-only-one", "target": "enc-self-1.2.k", "sources": "enc-self-0.*", "places": [1, 3]},
     {"kind": "ablate-set", "nodes": ["enc-self-1.*", "enc-mlp-1", "dec-self-0.3"], "places": [1, 2]},
+    {
+        "kind": "compare", "conditions": [
+            {"name": "one", "ablate": ["enc-self-0.5", "dec-mlp-0"]},
+            {"name": "rest", "keep": ["enc-self-*.1", "enc-mlp-1"], "among": ["enc-self-*.*", "enc-mlp-*"]},
+            {"name": "all", "among": "enc-self-*.*"},
+        ],
+    },
     {"kind": "clean"},
 ]  # fmt: skip
 
@@ -365,3 +378,52 @@ def test_an_error_in_a_run_names_the_run_and_the_place(engine: Engine):
 
 def test_writers_have_hooks():
     assert {writer_path(node) for node in SHAPE.writers} <= set(hook_order(SHAPE))
+
+
+def test_what_a_comparison_ablates():
+    asked = next(recipe for recipe in MORE if recipe["kind"] == "compare")
+    plan = lower(RECIPE.validate_python(asked | COMMON), SHAPE)
+    assert plan.clean_condition == "clean"
+    found = {run.condition: [str(edit.site) for edit in run.edits] for run in plan.runs}
+    assert found["one"] == ["enc-self-0.5.z", "dec-mlp-0"]
+    kept = {"enc-self-0.1", "enc-self-1.1", "enc-mlp-1"}
+    wanted = [n for n in SHAPE.writers if n.layer is not None and n.stack == "enc" and str(n) not in kept]
+    assert set(found["rest"]) == {str(Site(node, "z" if node.is_head else None)) for node in wanted}
+    assert len(found["rest"]) == len(wanted) == 15
+    assert len(found["all"]) == 16
+
+
+@torch.no_grad()
+def test_plans_over_the_same_episodes_share_the_clean_run(engine: Engine, monkeypatch: pytest.MonkeyPatch):
+    plans = [lower(RECIPE.validate_python(recipe | COMMON), engine.shape) for recipe in (MORE[0], MORE[3], MORE[0])]
+    alone = [[values for _, _, values in session(make_engine(engine.model), plan).results()] for plan in plans]
+    passes = []
+    real = Tracer.run
+
+    def counted(self, state, start, stop, changes, reads, order):
+        passes.append((start, bool(changes)))
+        return real(self, state, start, stop, changes, reads, order)
+
+    monkeypatch.setattr(Tracer, "run", counted)
+    counts = []
+    for plan, wanted in zip(plans, alone, strict=True):
+        passes.clear()
+        found = [values for _, _, values in session(engine, plan).results()]
+        counts.append(passes.count(("enc.embed", False)))
+        for one, two in zip(found, wanted, strict=True):
+            assert all(torch.equal(one[path], two[path]) for path in one)
+    assert counts == [1, 1, 0]  # the second needs hooks that the first left out; the third finds all
+
+
+@torch.no_grad()
+def test_other_episodes_make_room(engine: Engine, monkeypatch: pytest.MonkeyPatch):
+    one, two = (engine.parts(EPISODES[start : start + 6])[0] for start in (0, 6))
+    size = sum(engine.clean(part, ["logits"])["logits"].nbytes for part in (one, two))
+    engine.clean(one, ["logits"], keep=True)
+    assert one.kept
+    monkeypatch.setattr("steer.engine.engine.BUDGET", size - 1)
+    engine.clean(two, ["logits"], keep=True)
+    assert not one.kept
+    assert two.kept
+    engine.clean(two, ["enc.0.self_attn.scores"], keep=True)  # too much beside what is kept of the same episodes
+    assert list(two.kept) == ["logits"]

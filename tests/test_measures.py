@@ -10,16 +10,19 @@ from hypothesis import strategies as st
 from oracle import hook_name, hooked_forward, written
 from sklearn.linear_model import LinearRegression
 
+from steer.measure.alignment import Alignment
 from steer.measure.answers import exact_match, exact_tokens, token_accuracy
 from steer.measure.attention import attention_accuracy, attention_mass
 from steer.measure.attribution import logit_attribution, ov_alignment, relative_logit
 from steer.measure.intervals import Z95, wilson
+from steer.measure.labels import labelled_tokens
 from steer.measure.representation import explained, principal_components, r_squared
 from steer.measure.tally import Tally, bootstrap_weights
 from steer.model.batch import collate
 from steer.model.config import ModelConfig
 from steer.model.transformer import Transformer
 from steer.names import Shape
+from steer.task.episode import Episode
 from steer.task.splits import make_splits
 from steer.task.vocabulary import ID
 
@@ -170,3 +173,57 @@ def test_principal_components_are_those_of_the_covariance():
     values = np.linalg.eigvalsh(np.cov(activations.T))[::-1]
     np.testing.assert_allclose(shares, values[:2] / values.sum())
     np.testing.assert_allclose(points.var(0, ddof=1), values[:2])
+
+
+@pytest.mark.parametrize("level", [0.0, 0.1, -7.3])
+def test_constant_activations_carry_nothing(level: float):
+    """0.1 has no exact sum: what is left of it is rounding, and must not be taken for structure."""
+    labels, episodes = np.arange(90) % 2, np.arange(90) // 3
+    activations = np.full((90, 4), level)
+    found = explained(activations, labels, episodes)
+    assert (found.r2, found.low, found.high, found.null) == (0, 0, 0, 0)
+    points, shares = principal_components(activations)
+    assert not points.any()
+    assert not shares.any()
+
+
+def test_two_points_have_one_component():
+    points, shares = principal_components(np.array([[0.0, 0.0, 0.0], [3.0, 0.0, 4.0]]))
+    np.testing.assert_allclose(np.abs(points), [[2.5, 0], [2.5, 0]], atol=1e-12)
+    np.testing.assert_allclose(shares, [1, 0], atol=1e-12)
+
+
+# Labels
+
+
+def test_labels_by_hand():
+    """The episode of the paper's captions, with an assignment that is not asked about in between."""
+    episode = Episode.parse("B S A | A = red | C = green | A S B = blue red | B = blue")
+    tokens = episode.prompt
+    symbols = labelled_tokens(episode, "index-in-question", "symbols")
+    assert [(tokens[place], place, label) for place, label in symbols] == [("A", 4, 3), ("B", 19, 1)]
+    colours = labelled_tokens(episode, "index-in-question", "colours")
+    assert [(tokens[place], place, label) for place, label in colours] == [("red", 6, 3), ("blue", 21, 1)]
+    assert labelled_tokens(episode, "relative-index", "steps") == [(0, 3), (1, 1)]
+
+
+# OV alignment over episodes
+
+
+def test_an_alignment_counts_what_it_was_given():
+    rng = np.random.default_rng(3)
+    owners, own, other = rng.integers(0, 10, 80), rng.normal(2, 1, 80), rng.normal(0, 1, (80, 19))
+    found = Alignment(10)
+    found.add(owners[:30], own[:30], other[:30])
+    found.add(owners[30:], own[30:], other[30:])
+    weights = bootstrap_weights(10, 0, draws=50)
+    rows = {(measure, against): tally.table(weights)[0]["value"] for measure, against, tally in found.tallies()}
+    above = np.mean([value > np.percentile(other, 97.5) for value in own])
+    assert rows["ov-alignment", "own row"] == pytest.approx(own.mean())
+    assert rows["ov-alignment", "other rows"] == pytest.approx(other.mean())
+    assert rows["ov-above-null", "other rows"] == pytest.approx(above)
+    assert found.summary()["above_null"] == pytest.approx(above)
+    bins = found.histogram()
+    assert sum(bins["own"]) == 80
+    assert sum(bins["null"]) == 80 * 19
+    assert len(bins["edges"]) == len(bins["own"]) + 1

@@ -56,8 +56,9 @@ def test_every_component_has_a_page_that_says_what_it_leaves_out(steer, tmp_path
     assert ("logit contribution (" in done.stdout) is name.startswith("dec")
 
 
-def test_a_result_is_drawn_again(steer, tmp_path: Path):
-    told = json.loads(steer("run", "swap_index", "episodes.count=20", "--out", tmp_path, "--json").stdout)
+def test_a_result_is_drawn_again(steer, cast: Path, tmp_path: Path):
+    changes = ["episodes.count=20", f"checkpoint={cast}"]
+    told = json.loads(steer("run", "swap_index", *changes, "--out", tmp_path, "--json").stdout)
     picture = Path(told["picture"])
     picture.unlink()
     assert steer("draw", told["folder"]).exit_code == 0

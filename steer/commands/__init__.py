@@ -19,6 +19,7 @@ from steer.commands.episodes import episodes
 from steer.commands.eval import evaluate
 from steer.commands.ls import ls
 from steer.commands.plan import plan, schema, validate
+from steer.commands.reproduce import reproduce
 from steer.commands.run import run
 from steer.commands.train import train
 from steer.errors import SteerError
@@ -66,6 +67,6 @@ def steer(
     pass
 
 
-for command in (run, draw, plan, validate, schema, attribute, attend, discover, ls, cp, episodes, train):
+for command in (run, reproduce, draw, plan, validate, schema, attribute, attend, discover, ls, cp, episodes, train):
     app.command()(command)
 app.command("eval")(evaluate)

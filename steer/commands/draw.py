@@ -7,12 +7,14 @@ from typing import Annotated
 
 import typer
 
+KINDS = ("bars", "positions", "scatter", "patterns", "histogram")
+
 
 def draw(
     result: Annotated[Path, typer.Argument(help="A result's folder, or its result.json.")],
-    figure: Annotated[str | None, typer.Option(help="bars or positions, instead of the recipe's choice.")] = None,
+    figure: Annotated[str | None, typer.Option(help=f"{', '.join(KINDS)}, instead of the recipe's choice.")] = None,
 ) -> None:
-    """Draw the figure of a saved result again."""
+    """Draw the figures of a saved result again."""
     from steer.errors import SteerError, unknown
     from steer.results import read_result
 
@@ -20,11 +22,14 @@ def draw(
     if "recipe" not in found.metadata or found.folder is None:
         raise SteerError(f"{result}: is not the result of a recipe")
     if figure is not None:
-        if figure not in ("bars", "positions"):
-            raise SteerError(unknown("figure", figure, ["bars", "positions"]))
-        found.metadata["recipe"]["figure"] = figure
+        if figure not in KINDS:
+            raise SteerError(unknown("figure", figure, KINDS))
+        found.metadata["recipe"]["figure"] = [figure]
 
-    from steer.figures.sweep import draw_result
+    from steer.figures.draw import draw_result
 
-    picture = draw_result(found, found.folder)
-    typer.echo(f"picture: {picture}" if picture else "this recipe asks for no figure; give --figure bars or positions")
+    pictures = draw_result(found, found.folder)
+    if figure is not None and not pictures:
+        raise SteerError(f"{result}: has nothing to draw as {figure}")
+    told = "\n".join(f"picture: {picture}" for picture in pictures)
+    typer.echo(told or f"this recipe asks for no figure; give --figure with one of {', '.join(KINDS)}")

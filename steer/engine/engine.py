@@ -2,13 +2,14 @@
 
 The clean run comes first and leaves behind what the plan's runs start from and draw on; with mean ablation its
 sums over all batches give the reference. Then every batch goes through the plan's runs. What the clean run leaves is
-kept between the two passes while it fits into the budget, and computed again when it does not.
+kept with the batch while it fits into the budget, also for other plans over the same episodes, and computed again when
+it does not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 
 import torch
@@ -55,12 +56,17 @@ class Part:
     rows: list[int]
     prompt: Tensor  # B S
     output: Tensor  # B T
+    kept: Values = field(default_factory=dict, init=False, compare=False, repr=False)  # of its clean run
 
     def state(self) -> State:
         return State(self.prompt, self.output)
 
     def real(self, path: str) -> Tensor:
-        return (self.prompt if path.startswith(("enc", "memory")) else self.output) != PAD_ID
+        return (self.prompt if of_encoder(path) else self.output) != PAD_ID
+
+
+def of_encoder(path: str) -> bool:
+    return path.startswith(("enc", "memory"))
 
 
 class Engine:
@@ -72,9 +78,16 @@ class Engine:
         self.order = hook_order(self.shape)
         self.tracer = Tracer(self.model)
         self.device = self.model.unembed.weight.device
+        self._parts: dict[tuple[tuple[Episode, ...], int], list[Part]] = {}
 
     def parts(self, episodes: Sequence[Episode], batch: int = BATCH) -> list[Part]:
-        """Episodes of like length together, so that little is padded."""
+        """Episodes of like length together, so that little is padded. The same episodes give the same batches."""
+        key = (tuple(episodes), batch)
+        if key not in self._parts:
+            self._parts[key] = self._make_parts(episodes, batch)
+        return self._parts[key]
+
+    def _make_parts(self, episodes: Sequence[Episode], batch: int) -> list[Part]:
         by_length = sorted(range(len(episodes)), key=lambda row: len(episodes[row].prompt))
         parts = []
         count = -(-len(episodes) // batch)
@@ -85,10 +98,33 @@ class Engine:
             parts.append(Part(number, rows, prompt, output))
         return parts
 
-    def clean(self, part: Part, paths: Iterable[str]) -> Values:
-        """One forward pass without edits, as far as the last hook that is wanted."""
+    def clean(self, part: Part, paths: Iterable[str], keep: bool = False) -> Values:
+        """One forward pass without edits, as far as the last hook that is wanted and not kept from an earlier one."""
         wanted = self.sort(paths)
-        return self.tracer.run(part.state(), "enc.embed", stop_after(self.shape, wanted), {}, wanted, self.order)
+        missing = [path for path in wanted if path not in part.kept]
+        found: Values = {}
+        if missing:
+            state, start = part.state(), "enc.embed"
+            if "memory" in part.kept and not any(map(of_encoder, missing)):
+                state.memory, start = part.kept["memory"], "dec.embed"
+            found = self.tracer.run(state, start, stop_after(self.shape, missing), {}, missing, self.order)
+        values = {path: part.kept[path] if path in part.kept else found[path] for path in wanted}
+        if keep and self._has_room(part, found):
+            part.kept.update(found)
+        return values
+
+    def _has_room(self, part: Part, found: Values) -> bool:
+        """Is there room for more? If not, the clean runs of other episodes make it."""
+        new = _size(found)
+        groups = [parts for parts in self._parts.values() if all(one is not part for one in parts)]
+        while groups and self._held + new > BUDGET:
+            for other in groups.pop(0):
+                other.kept.clear()
+        return self._held + new <= BUDGET
+
+    @property
+    def _held(self) -> int:
+        return sum(_size(part.kept) for parts in self._parts.values() for part in parts)
 
     def sort(self, paths: Iterable[str]) -> list[str]:
         chosen = set(paths)
@@ -150,21 +186,16 @@ class Session:
             raise SteerError("resample needs at least two episodes in every batch")
         self.cached = engine.sort({*plan.cached, *(ablated if ablation.value == "resample" else ())})
         averaged = ablated if ablation.value == "mean" else []
-        self.kept: dict[int, Values] = {}
         with torch.no_grad():
             means = self._clean_pass(averaged) if reference is None else engine.means(averaged, reference)
         self.reference = Reference(ablation, means, hook_sizes(engine.model.config, ablated), seed)
 
     def _clean_pass(self, averaged: list[str]) -> Means:
         """The clean run of every batch: its means, and what is kept of it while it fits into the budget."""
-        means, size = Means(self.engine.model.config.max_length), 0
+        means = Means(self.engine.model.config.max_length)
         for part in self.parts:
-            values = self.engine.clean(part, {*self.cached, *averaged})
+            values = self.engine.clean(part, {*self.cached, *averaged}, keep=True)
             means.add({path: values[path] for path in averaged}, {path: part.real(path) for path in averaged})
-            keep = {path: values[path] for path in self.cached}
-            size += sum(value.nbytes for value in keep.values())
-            if size <= BUDGET:
-                self.kept[part.number] = keep
             self._told(part.number + 1)
         return means
 
@@ -173,7 +204,7 @@ class Session:
         """Every (batch, condition, what was read), batch by batch: the clean condition, then the plan's."""
         runs = self.plan.runs
         for done, part in enumerate(self.parts):
-            clean = self.kept.pop(part.number, None) or self.engine.clean(part, self.cached)
+            clean = self.engine.clean(part, self.cached)
             if self.plan.clean_condition is not None:
                 yield part, self.plan.clean_condition, {site.path: clean[site.path] for site in self.plan.reads}
             bench = self.bench(part, clean)
@@ -201,16 +232,24 @@ class Session:
         "Clean" means the clean run on the tokens written so far, so a frozen site follows the model's own answer.
         """
         runs = condition_runs(self.plan, condition)
+        wanted = {*(self.cached if runs else ()), "logits"}
+        # The encoder does not see what is written: its part of the clean run is computed once.
+        encoder = self.engine.clean(part, {*filter(of_encoder, wanted), "memory"})
 
         def next_logits(output: Tensor) -> Tensor:
             now = Part(part.number, part.rows, part.prompt, output)
-            values = self.engine.clean(now, {*self.cached, "logits"})
+            now.kept.update(encoder)
+            values = self.engine.clean(now, wanted)
             bench = self.bench(now, values)
             for run in runs:
                 values = self.engine.run(run, bench)
             return values["logits"][:, -1]
 
         return write_greedily(part.prompt, next_logits)
+
+
+def _size(values: Values) -> int:
+    return sum(value.nbytes for value in values.values())
 
 
 def hook_sizes(config: ModelConfig, paths: Iterable[str]) -> dict[str, tuple[int, ...]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from textwrap import fill
 from typing import Any
 
@@ -11,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from steer.figures.theme import COLUMN, INK, MUTED, new_figure, save_figure, theme
+from steer.figures.theme import COLUMN, INK, MUTED, new_figure, title
 from steer.results import Result
 
 Row = dict[str, Any]
@@ -20,19 +19,6 @@ ENDS = ("nothing ablated", "nothing ablated before the chain", "everything ablat
 
 def in_logits(rows: list[Row]) -> bool:
     return any(row["measure"] == "logit-attribution" for row in rows)
-
-
-def draw_result(result: Result, folder: Path, name: str = "figure") -> Path | None:
-    """The figure that the recipe asked for, or none."""
-    kind = result.metadata["recipe"]["figure"]
-    if kind == "none":
-        return None
-    with theme():
-        placed = any(row["position"] != "all" for row in result.rows)
-        draw = draw_positions if kind == "positions" and placed else draw_bars
-        draw = draw_components if in_logits(result.rows) else draw
-        figure = draw(result)
-        return save_figure(figure, folder, name)
 
 
 def series(result: Result) -> list[str]:
@@ -75,7 +61,7 @@ def draw_bars(result: Result) -> Figure:
     axes.set_xlabel(fill(_axis(rows), 22, break_on_hyphens=False))
     if len(names) > 1:
         _legend(axes, names, colours)
-    _title(figure, result)
+    title(figure, result)
     sns.despine(figure)
     return figure
 
@@ -95,7 +81,7 @@ def draw_components(result: Result) -> Figure:
     axes.set_yticks(range(len(rows)), [row["head"] for row in rows], fontsize=6)
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.set_xlabel("contribution to the right token's logit\n(above the mean colour; final LayerNorm frozen)")
-    _title(figure, result)
+    title(figure, result)
     sns.despine(figure)
     return figure
 
@@ -119,7 +105,7 @@ def draw_positions(result: Result) -> Figure:
     axes.set_xticks(sorted({int(row["position"]) for row in rows}))
     axes.set_xlabel("position in the answer")
     axes.set_ylabel(fill(_axis(rows), 24, break_on_hyphens=False))
-    _title(figure, result)
+    title(figure, result)
     sns.despine(figure)
     return figure
 
@@ -150,10 +136,3 @@ def _plain(measure: str) -> str:
 def _legend(axes: Axes, names: list[str], colours: Any) -> None:
     marks = [Line2D([], [], color=colour, linewidth=4, solid_capstyle="butt") for colour in colours]
     axes.figure.legend(marks, names, loc="outside lower center", ncols=_columns(names), frameon=False)
-
-
-def _title(figure: Figure, result: Result) -> None:
-    told = result.metadata
-    text = fill(told["recipe"]["description"] or told["name"], 64, break_on_hyphens=False).replace("$", r"\$")
-    where = f"{told['checkpoint']['name']}, {told['episodes']:,} episodes, 95 % intervals"
-    figure.suptitle(f"{text}\n{where}", fontsize=7, x=0.02, ha="left")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
+from textwrap import fill
 
 import matplotlib as mpl
 import seaborn as sns
@@ -13,6 +14,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from steer.files import write_atomically
+from steer.results import Result
 
 COLUMN = 3.4  # inches: one column of a two-column paper
 INK, ACCENT, MUTED = "#222222", "#0173b2", "#949494"  # from seaborn's colour-blind palette
@@ -42,6 +44,16 @@ def new_figure(width: float, height: float) -> Figure:
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
+
+
+def title(figure: Figure, result: Result, where: str = "") -> None:
+    """What is shown, on which checkpoint and how many episodes (or on what `where` says)."""
+    told = result.metadata
+    width = int(19 * figure.get_figwidth())  # letters of this size in a line
+    text = fill(told["recipe"]["description"] or told["name"], width, break_on_hyphens=False)
+    where = where or f"{told['episodes']:,} episodes, 95 % intervals"
+    below = fill(f"{told['checkpoint']['name']}, {where}", width, break_on_hyphens=False)
+    figure.suptitle(f"{text}\n{below}".replace("$", r"\$"), fontsize=7, x=0.02, ha="left")
 
 
 def save_figure(figure: Figure, folder: Path, name: str) -> Path:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.decomposition import PCA
 
+ROUNDING = 1e-12  # of the sum of squares: variance below this is float32 rounding, and activations count as constant
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
@@ -38,7 +38,7 @@ def r_squared(activations: Floats, labels: Ints, weights: Floats | None = None) 
     centre = weights @ activations / weights.sum()
     total = float((weights @ (activations - centre) ** 2).sum())
     between = float((sizes[sizes > 0] @ (means - centre) ** 2).sum())
-    return between / total if total > 0 else 0.0
+    return between / total if total > ROUNDING * float((weights @ activations**2).sum()) else 0.0
 
 
 def explained(activations: Floats, labels: Ints, episodes: Ints, seed: int = 0, draws: int = 200) -> Explained:
@@ -53,10 +53,22 @@ def explained(activations: Floats, labels: Ints, episodes: Ints, seed: int = 0, 
     shuffled = [r_squared(activations, rng.permutation(labels)) for _ in range(draws)]
     low, high = np.percentile(drawn, [2.5, 97.5])
     null = float(np.percentile(shuffled, 95))
-    return Explained(r_squared(activations, labels), float(low), float(high), null, len(labels), len(np.unique(labels)))
+    value = r_squared(activations, labels)
+    low, high = min(low, value), max(high, value)  # drawing anew adds noise, which lifts an R² near zero
+    return Explained(value, float(low), float(high), null, len(labels), len(np.unique(labels)))
 
 
 def principal_components(activations: Floats, count: int = 2) -> tuple[Floats, Floats]:
-    """The points in their first principal components, and the share of variance of each."""
-    fitted = PCA(n_components=count, svd_solver="full").fit(activations)
-    return fitted.transform(activations), fitted.explained_variance_ratio_
+    """The points in their first principal components, and the share of variance of each.
+
+    Where there are fewer components, or no variance at all, the missing ones are zero.
+    """
+    from sklearn.decomposition import PCA  # a second to import, needed by few recipes
+
+    points, shares = np.zeros((len(activations), count)), np.zeros(count)
+    centred = activations - activations.mean(0)
+    if (centred**2).sum() > ROUNDING * (activations**2).sum():
+        there = min(count, *activations.shape)
+        fitted = PCA(n_components=there, svd_solver="full").fit(activations)
+        points[:, :there], shares[:there] = fitted.transform(activations), fitted.explained_variance_ratio_
+    return points, shares

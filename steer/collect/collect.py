@@ -1,0 +1,67 @@
+"""One collector for each measure, fed by a session."""
+
+from __future__ import annotations
+
+from steer.collect.counts import Answers, Attention, Attribution
+from steer.collect.setting import Collector, Details, Row, Setting
+from steer.collect.structure import Alignments, Patterns, Represented
+from steer.engine.engine import Part, Session, Values
+from steer.measure.tally import bootstrap_weights
+from steer.recipe import (
+    AlignmentMeasure,
+    AnswerMeasure,
+    AttentionMeasure,
+    AttributionMeasure,
+    Measure,
+    PatternMeasure,
+    RSquaredMeasure,
+)
+
+
+class Collectors:
+    """Every measure of a recipe in every condition."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        self.each = [_collector(setting, measure) for measure in setting.recipe.measures]
+
+    def add(self, part: Part, condition: str, values: Values) -> None:
+        for collector in self.each:
+            collector.add(part, condition, values)
+
+    def generate(self, session: Session) -> None:
+        """Answers that the model writes itself, with each condition's interventions on."""
+        greedy = [c for c in self.each if isinstance(c, Answers) and c.measure.decoding == "greedy"]
+        conditions = [session.plan.clean_condition, *(run.condition for run in session.plan.runs)]
+        for condition in dict.fromkeys(c for c in conditions if c is not None and greedy):
+            for part in session.parts:
+                written = session.generate(condition, part)
+                for collector in greedy:
+                    collector.add_written(part, condition, written)
+
+    def rows(self) -> list[Row]:
+        weights = bootstrap_weights(len(self.setting.episodes), self.setting.recipe.seed)
+        return [row for collector in self.each for row in collector.rows(weights)]
+
+    def details(self) -> Details:
+        found: Details = {}
+        for collector in self.each:
+            for name, entries in collector.details().items():
+                found.setdefault(name, []).extend(entries)
+        return found
+
+
+def _collector(setting: Setting, measure: Measure) -> Collector:
+    match measure:
+        case AttentionMeasure():
+            return Attention(setting, measure)
+        case AnswerMeasure():
+            return Answers(setting, measure)
+        case AttributionMeasure():
+            return Attribution(setting, measure)
+        case PatternMeasure():
+            return Patterns(setting, measure)
+        case AlignmentMeasure():
+            return Alignments(setting, measure)
+        case RSquaredMeasure():
+            return Represented(setting, measure)

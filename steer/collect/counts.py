@@ -1,0 +1,87 @@
+"""Measures that give a number for every episode and output position: attention, answers, logit attribution."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from steer.collect.setting import Details, Row, Setting, TallyBook, row_labels
+from steer.engine.engine import Part, Values
+from steer.measure.answers import exact_match, exact_tokens, token_accuracy
+from steer.measure.attention import attention_accuracy, attention_mass, is_colour
+from steer.measure.attribution import CONSTANT, logit_attribution
+from steer.measure.tally import Floats
+from steer.measured import attribution_sites
+from steer.names import Site
+from steer.recipe import AnswerMeasure, AttentionMeasure, AttributionMeasure
+
+POSITIONS = 5  # colours of an answer, at most
+ATTENTION = {"attention-accuracy": attention_accuracy, "attention-mass": attention_mass}
+ANSWERS = {"exact-match": exact_match, "token-accuracy": token_accuracy}
+
+
+class Counted:
+    """Rows from tallies; nothing beyond them."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        self.book = TallyBook(len(setting.episodes))
+
+    def rows(self, weights: Floats) -> list[Row]:
+        return self.book.rows(weights)
+
+    def details(self) -> Details:
+        return {}
+
+
+class Attention(Counted):
+    def __init__(self, setting: Setting, measure: AttentionMeasure) -> None:
+        super().__init__(setting)
+        self.measure, self.heads = measure, setting.heads(measure.heads)
+
+    def add(self, part: Part, condition: str, values: Values) -> None:
+        target = self.setting.target(part, self.measure.against)
+        for head in self.heads:
+            pattern = self.setting.value(values, Site(head, "pattern"))  # B T S
+            hits, counted = ATTENTION[self.measure.name](pattern, part.prompt, target)
+            labels = row_labels(condition, self.measure.name, str(head), self.measure.against)
+            self.book.put(part, POSITIONS, hits, counted, **labels)
+
+
+class Attribution(Counted):
+    def __init__(self, setting: Setting, measure: AttributionMeasure) -> None:
+        super().__init__(setting)
+        shape = setting.engine.shape
+        self.measure = measure
+        self.components = [str(node) for text in measure.components for node in shape.expand_nodes(text)]
+        *self.writers, self.final = attribution_sites(shape)
+
+    def add(self, part: Part, condition: str, values: Values) -> None:
+        target = self.setting.target(part, "answer")
+        writes = {
+            str(s.node): self.setting.value(values, Site(s.node, "out" if s.node.is_head else None))
+            for s in self.writers
+        }
+        shares = logit_attribution(self.setting.engine.model, writes, values[self.final.path], target)
+        for component in dict.fromkeys((*self.components, CONSTANT)):
+            labels = row_labels(condition, self.measure.name, component, "answer")
+            self.book.put(part, POSITIONS, shares[component].double(), is_colour(target), **labels)
+
+
+class Answers(Counted):
+    def __init__(self, setting: Setting, measure: AnswerMeasure) -> None:
+        super().__init__(setting)
+        self.measure = measure
+
+    def add(self, part: Part, condition: str, values: Values) -> None:
+        if self.measure.decoding == "forced":
+            target = self.setting.target(part, self.measure.against)
+            self._put(part, condition, *ANSWERS[self.measure.name](values["logits"], target))
+
+    def add_written(self, part: Part, condition: str, written: Tensor) -> None:
+        """Answers that the model wrote itself, with the condition's interventions on."""
+        self._put(part, condition, *exact_tokens(written, self.setting.target(part, self.measure.against)))
+
+    def _put(self, part: Part, condition: str, values: Tensor, counted: Tensor) -> None:
+        positions = 1 if self.measure.name == "exact-match" else POSITIONS + 1  # EOS is a step too
+        labels = row_labels(condition, self.measure.name, "", self.measure.against, self.measure.decoding)
+        self.book.put(part, positions, values, counted, **labels)

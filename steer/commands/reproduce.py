@@ -1,0 +1,46 @@
+"""`steer reproduce`: every figure and claim of the paper on one checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from steer.commands.options import CheckpointOption, DeviceOption, JsonOption, OutOption, QuietOption
+from steer.shipped import DEFAULT
+
+
+def reproduce(
+    checkpoint: CheckpointOption = DEFAULT,
+    out: OutOption = None,
+    device: DeviceOption = "cpu",
+    episodes: Annotated[int | None, typer.Option(min=10, help="At most so many for each recipe: a quick look.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Run again what is already known.")] = False,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Run every recipe of the paper: figures, a table of its claims, and an index page."""
+    from json import dumps
+
+    from steer.commands.progress import bar
+    from steer.devices import check_device
+    from steer.files import make_folder
+    from steer.model.checkpoint import load_checkpoint
+    from steer.reproduce import reproduce as run_all
+
+    check_device(device)
+    loaded = load_checkpoint(checkpoint, device)
+    folder = out or Path("results") / f"reproduce-{loaded.name}"
+    make_folder(folder)
+    with bar("reproducing", 1.0, quiet) as advance:
+        found = run_all(loaded, folder, advance, episodes, force)
+    if json:
+        files = {outcome.name: [str(picture) for picture in outcome.pictures] for outcome in found.outcomes}
+        told = {"checkpoint": found.checkpoint, "claims": found.claims, "pictures": files, "index": str(found.index)}
+        typer.echo(dumps(told, indent=1))
+        return
+    for claim in found.claims:
+        typer.echo(f"{claim['figure']:7}{claim['claim']}\n{'':7}paper: {claim['paper']}   here: {claim['here']}")
+        typer.echo(f"{'':7}{claim['verdict']}")
+    typer.echo(f"\nindex: {found.index}")

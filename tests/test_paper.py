@@ -1,0 +1,233 @@
+"""The paper's claims: rules judged on numbers made by hand, and `steer reproduce` from end to end."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shutil
+from html import unescape
+from pathlib import Path
+
+import pytest
+from conftest import write_roles
+
+from steer import claims
+from steer.claims import AS, DIFFERS, NOT_SHOWN
+from steer.paper import CLAIMS, ROLES, hold_all
+from steer.reproduce import paper_recipes
+from steer.results import Result, read_result
+from steer.shipped import recipe_names
+
+CAST = {"output": ["dec-cross-1.5"], "primitive-pairing": ["enc-self-1.1"], "rhs-scanner": ["dec-cross-0.6"]}
+CAST |= {"primitive-retrieval": ["enc-self-1.0"], "function-retrieval": ["enc-self-1.2"]}
+
+
+def row(value: float, spread: float = 0.01, **labels) -> dict:
+    common = {"condition": "clean", "measure": "m", "head": "", "against": "answer", "position": "all"}
+    return common | {"value": value, "low": value - spread, "high": value + spread} | labels
+
+
+def result(*rows: dict, **details) -> Result:
+    return Result({}, list(rows), details=details)
+
+
+def sweep(measured: dict[str, float]) -> Result:
+    return result(*(row(value, condition=name) for name, value in measured.items()))
+
+
+ENDS = {"nothing ablated": 0.9, "everything ablated": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("judge", "given", "verdict"),
+    [
+        (claims.exact_match, result(row(0.975, measure="exact-match")), AS),
+        (claims.exact_match, result(row(0.965, measure="exact-match")), f"{DIFFERS}: below 98 %"),
+        (claims.attribution, result(row(1, head="dec-cross-1.5"), row(0.9, head="dec-self-0.1")), AS),
+        (claims.attribution, result(row(1, head="dec-cross-1.5"), row(9, head="dec-mlp-1")), AS),
+        (claims.attribution, result(row(1, head="dec-cross-1.5"), row(9, head="dec.tok")), AS),
+        (
+            claims.attribution,
+            result(row(1, head="dec-cross-1.5"), row(1.4, head="dec-self-0.1"), row(2, head="dec-cross-1.1")),
+            f"{DIFFERS}: dec-cross-1.1 leads, the Output Head is number 3 of the heads",
+        ),
+        (claims.main_source("primitive-pairing"), sweep(ENDS | {"enc-self-1.1": 0.6, "enc-self-0.1": 0.3}), AS),
+        (claims.main_source("primitive-pairing"), sweep(ENDS | {"enc-self-1.1": 0.6, "enc-mlp-1": 0.7}), AS),
+        (
+            claims.main_source("primitive-pairing"), sweep(ENDS | {"enc-self-1.1": 0.6, "enc-self-0.1": 0.7}),
+            f"{DIFFERS}: enc-self-0.1 keeps more",
+        ),
+        (
+            claims.main_source("primitive-pairing"), sweep(ENDS | {"enc-self-1.1": 0.1, "enc-self-0.1": 0.1}),
+            f"{DIFFERS}: enc-self-1.1 alone keeps no more than nothing does",
+        ),
+        (
+            claims.needed_sources(("primitive-retrieval", "function-retrieval")),
+            sweep(ENDS | {"enc-self-1.0": 0.5, "enc-self-1.2": 0.6, "enc-self-1.1": 0.9}), AS,
+        ),
+        (
+            claims.needed_sources(("primitive-retrieval", "function-retrieval")),
+            sweep(ENDS | {"enc-self-1.0": 0.5, "enc-self-1.2": 0.9, "enc-self-1.1": 0.8}),
+            f"{DIFFERS}: of the two, only enc-self-1.0 matters here",
+        ),
+        (
+            claims.needed_sources(("primitive-retrieval", "function-retrieval")),
+            sweep(ENDS | {"enc-self-1.0": 0.9, "enc-self-1.2": 0.9, "enc-self-1.1": 0.8}),
+            f"{DIFFERS}: ablating enc-self-1.0 or enc-self-1.2 alone costs nothing",
+        ),
+        (claims.main_source("question-broadcast"), sweep(ENDS), f"{NOT_SHOWN}: this checkpoint has no head for"),
+        (
+            claims.main_source("rhs-scanner"), sweep({"nothing ablated": 0.7, "everything ablated": 0.7}),
+            f"{DIFFERS}: ablating every source costs nothing",
+        ),
+        (claims.main_source("primitive-pairing"), sweep(ENDS | {"enc-self-0.1": 0.1}), f"{NOT_SHOWN}: enc-self-1.1"),
+    ],
+)  # fmt: skip
+def test_verdicts_on_counts(judge, given: Result, verdict: str):
+    assert held(judge, given).startswith(verdict)
+
+
+def held(judge, given: Result) -> str:
+    return claims.Claim("1", "r", "c", "p", judge).hold(given, CAST, "")["verdict"]
+
+
+def r2(value: float, spread: float = 0.01, null: float = 0.02, condition: str = "clean") -> dict:
+    return row(value, spread, condition=condition, measure="r-squared", head="dec-cross-1.5.k", null=null)
+
+
+@pytest.mark.parametrize(
+    ("value", "verdict"),
+    [
+        (0.4, AS),
+        (0.05, f"{DIFFERS}: above chance, but only 5.0% of the variance"),
+        (0.02, f"{DIFFERS}: not above chance"),
+    ],
+)
+def test_verdicts_on_structure(value: float, verdict: str):
+    assert held(claims.carries("output", "k"), result(r2(value))) == verdict
+
+
+@pytest.mark.parametrize(
+    ("rule", "before", "after", "verdict"),
+    [
+        (claims.erased, 0.4, 0.03, AS),
+        (claims.erased, 0.4, 0.1, f"{DIFFERS}: 25% of it is left"),
+        (claims.lowered, 0.4, 0.37, AS),
+        (claims.lowered, 0.4, 0.39, f"{DIFFERS}: not lowered beyond the intervals"),
+        (claims.survives, 0.4, 0.04, AS),
+        (claims.survives, 0.4, 0.025, f"{DIFFERS}: not above chance any more"),
+        (claims.erased, 0.01, 0.0, f"{DIFFERS}: not above chance to begin with"),
+        (claims.survives, 0.01, 0.4, f"{DIFFERS}: not above chance to begin with"),
+    ],
+)
+def test_verdicts_on_ablations(rule, before: float, after: float, verdict: str):
+    judge = claims.changed("output", "k", "off", rule)
+    assert held(judge, result(r2(before), r2(after, condition="off"))) == verdict
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "verdict"),
+    [((0.7, 0.1), (0.1, 0.7), AS), ((0.7, 0.1), (0.7, 0.1), DIFFERS), ((0.7, 0.1), (0.45, 0.4), DIFFERS)],
+)
+def test_attention_must_change_sides(before: tuple[float, float], after: tuple[float, float], verdict: str):
+    rows = []
+    for condition, pair in (("before", before), ("after", after)):
+        for against, value in zip(("answer", "counterfactual"), pair, strict=True):
+            rows.append(row(value, condition=condition, measure="attention-mass", against=against))
+    assert held(claims.attention_follows, result(*rows)).startswith(verdict)
+
+
+@pytest.mark.parametrize(("places", "verdict"), [((0.95, 0.92, 0.91), AS), ((0.95, 0.85, 0.91), "position 2")])
+def test_attention_must_be_right_at_each_position(places: tuple[float, ...], verdict: str):
+    rows = [row(value, position=str(n)) for n, value in enumerate(places, 1)]
+    rows = [r | {"measure": "attention-accuracy", "head": "dec-cross-1.5"} for r in [*rows, row(0.9)]]
+    assert held(claims.attention_accuracy, result(*rows)).endswith(verdict)
+
+
+@pytest.mark.parametrize(("own", "verdict"), [(5, AS), (2, "inside their spread"), (0, "no alignment")])
+def test_alignment_is_judged_against_the_null(own: float, verdict: str):
+    rows = [row(own, measure="ov-alignment", against="own row"), row(0, measure="ov-alignment", against="other rows")]
+    rows.append(row(0.5, measure="ov-above-null", against="other rows"))
+    given = result(
+        *(r | {"head": "dec-cross-1.5"} for r in rows), alignments=[{"head": "dec-cross-1.5", "null_high": 4}]
+    )
+    assert held(claims.alignment, given).endswith(verdict)
+
+
+def test_every_recipe_of_the_paper_is_judged_or_shown():
+    names = {path.stem for path in paper_recipes()}
+    assert {claim.recipe for claim in CLAIMS} <= names
+    assert names - {claim.recipe for claim in CLAIMS} == {"fig02b_output_pattern", "fig_patterns"}
+    assert {f"paper/{name}" for name in names - {"swap_index"}} == {n for n in recipe_names() if n.startswith("paper/")}
+
+
+def test_nothing_known_is_said_of_every_claim():
+    table = hold_all({}, {}, {})
+    assert len(table) == len(CLAIMS) + len(ROLES)
+    assert all(line["verdict"].startswith((NOT_SHOWN, f"{DIFFERS}: no head plays it")) for line in table)
+
+
+# The command
+
+
+def test_reproduce_writes_figures_claims_and_an_index(steer, cast: Path, tmp_path: Path):
+    out = tmp_path / "out"
+    told = json.loads(steer("reproduce", "-c", cast, "--episodes", 12, "--out", out, "--json").stdout)
+    assert list(told["pictures"]) == [path.stem for path in paper_recipes()]
+    pictures = [Path(picture) for found in told["pictures"].values() for picture in found]
+    assert all(picture.with_suffix(suffix).is_file() for picture in pictures for suffix in (".png", ".pdf", ".svg"))
+    page = (out / "index.html").read_text()
+    assert page.count("<img ") == len(pictures)
+    assert not re.search(r"(src|href)=\"(?!data:|#)", page)
+    assert "<script" not in page
+    with (out / "claims.csv").open() as file:
+        lines = list(csv.DictReader(file))
+    assert [line["claim"] for line in lines] == [claim["claim"] for claim in told["claims"]]
+    assert all(claim["verdict"] and unescape(page).count(claim["here"]) for claim in told["claims"])
+    assert json.loads((out / "claims.json").read_text())["claims"] == told["claims"]
+    swapped = read_result(out / "swap_index")
+    assert swapped.metadata["episodes"] == 12
+    for name in ("fig02d_ov_alignment", "fig10_relative_index", "swap_index"):
+        assert steer("draw", out / name).exit_code == 0
+
+
+def test_a_missing_role_is_told_and_stops_nothing(steer, cast: Path, tmp_path: Path):
+    folder = tmp_path / "odd <name>"
+    shutil.copytree(cast, folder)
+    write_roles(folder, {"output": ["dec-cross-1.4"], "rhs-scanner": ["dec-cross-0.0"]})
+    asked = ["reproduce", "--checkpoint", folder, "--episodes", 12, "--out", tmp_path / "out", "--json"]
+    told = json.loads(steer(*asked).stdout)
+    verdicts = {claim["claim"]: claim["verdict"] for claim in told["claims"]}
+    assert verdicts["a head plays the role output"].startswith(AS)
+    assert verdicts["a head plays the role primitive-pairing"] == f"{DIFFERS}: no head plays it"
+    missing = verdicts["Primitive-Pairing is the main head into its K"]
+    assert missing.startswith(f"{NOT_SHOWN}: this checkpoint has no head for the role $primitive-pairing")
+    assert "$function-retrieval" in verdicts["without Function-Retrieval it is disrupted in RHS-Scanner Z"]
+    relative = read_result(tmp_path / "out" / "fig10_relative_index")
+    assert {row["condition"] for row in relative.rows} == {"clean", "RHS-Scanners ablated"}
+    assert told["pictures"]["fig05b_k_chain"] == []
+    page = (tmp_path / "out" / "index.html").read_text()
+    assert "odd &lt;name&gt;" in page
+    assert "<name>" not in page
+
+
+def test_an_unknown_circuit_leaves_what_needs_no_roles(steer, tmp_path: Path):
+    told = json.loads(steer("reproduce", "--checkpoint", "tiny", "--episodes", 10, "--out", tmp_path, "--json").stdout)
+    shown = {name for name, pictures in told["pictures"].items() if pictures}
+    assert shown == {"accuracy", "fig02a_logit_attribution"}
+    assert any("steer discover" in claim["verdict"] for claim in told["claims"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [(["--checkpoint", "sed1"], "did you mean seed1"), (["--device", "cuda:77"], "no device named"),
+     (["--out", "FILE"], "cannot make the folder")],
+)  # fmt: skip
+def test_bad_calls_are_answered(steer, tmp_path: Path, monkeypatch, arguments: list[str], says: str):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "FILE").write_text("")
+    done = steer("reproduce", *arguments)
+    assert done.exit_code == 2
+    assert says in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["FILE"]
