@@ -20,9 +20,9 @@ from steer.engine.values import site_value
 from steer.library import Loaded
 from steer.model.checkpoint import Checkpoint
 from steer.plan import Plan
-from steer.recipe import Recipe
+from steer.recipe import Recipe, Steer
 from steer.results import Result, content_hash
-from steer.selection import select
+from steer.selection import counterparts, select
 from steer.version import __version__
 
 Tell = Callable[[float], None]
@@ -35,10 +35,12 @@ def run_experiment(
     started, recipe = time.perf_counter(), loaded.recipe
     engine = engine or Engine(checkpoint)
     plan = loaded.plan(engine.shape)
-    episodes = select(recipe.episodes, checkpoint.record.data_seed)
+    variable = recipe.variable if isinstance(recipe, Steer) else None
+    episodes = select(recipe.episodes, checkpoint.record.data_seed, variable)
+    others = counterparts(episodes, variable) if variable else []
     collectors = Collectors(Setting(recipe, engine, episodes))
     reference = reference_parts(recipe, checkpoint, engine)
-    session = Session(engine, plan, engine.parts(episodes), recipe.ablation, recipe.seed, reference, tell)
+    session = Session(engine, plan, engine.parts(episodes), recipe.ablation, recipe.seed, reference, tell, others)
     saved: dict[str, list[tuple[list[int], Tensor]]] = {}
     for part, condition, values in session.results():
         collectors.add(part, condition, values)

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from steer.measured import measured_sites
 from steer.names import Node, Shape, Site
-from steer.plan import Ablated, Clean, Edit, Plan, Put, Rebuild, Recorded, Run, Swapped, make_plan, make_run
+from steer.plan import Ablated, Clean, Edit, Plan, Put, Rebuild, Recorded, Run, make_plan, make_run
 from steer.recipe import (
     AblateOnlyOne,
     AblateSet,
@@ -22,11 +22,13 @@ from steer.recipe import (
     KeepSet,
     PositionSwap,
     Recipe,
+    Steer,
 )
 from steer.resolve import Context, Key, LoweringError, check_direct, check_freeze
+from steer.steered import BEFORE, check_positions, steer_runs, swap_edits
 
 NOTHING, EVERYTHING = "nothing ablated", "everything ablated"
-BEFORE, AFTER, CLEAN = "before", "after", "clean"
+AFTER, CLEAN = "after", "clean"
 
 
 def lower(recipe: Recipe, shape: Shape) -> Plan:
@@ -40,6 +42,8 @@ def lower(recipe: Recipe, shape: Shape) -> Plan:
             clean, runs = NOTHING, _chain(recipe, context, freeze, reads)
         case PositionSwap():
             clean, runs = BEFORE, _swap(recipe, context, freeze, reads)
+        case Steer():
+            clean, runs = BEFORE, steer_runs(recipe, context, freeze, reads)
         case AblateSet() | KeepSet():
             clean, runs = NOTHING, _set(recipe, context, freeze, reads)
         case Compare():
@@ -114,24 +118,11 @@ def _swap(recipe: PositionSwap, context: Context, freeze: list[Put], reads: list
         context.fault(("tokens",), "must be 1 and 3: the arguments of a question of two stand there")
     if recipe.episodes.arity != 2:
         context.fault(("episodes", "arity"), "a swap needs questions of two arguments: set episodes.arity to 2")
-    change = (Node("enc.pos"), Swapped(first, second))
-    for port in ports:
-        if Node("enc.pos") not in context.shape.sources(port):
-            context.fault(("ports",), f"{port} does not read the prompt's positions", port)
+    check_positions(context, ("ports",), ports)
     if context.faults:
         return []
-    # A port in a later block than the first reads a stream that the earlier ports have changed already.
-    earliest = min(context.shape.steps.index(project_step(port)) for port in ports)
-    edits: list[Edit] = list(freeze)
-    for port in ports:
-        later = context.shape.steps.index(project_step(port)) > earliest
-        edits.append(Rebuild(port, "current" if later else "clean", (change,), recipe.places))
+    edits = [*freeze, *swap_edits(context.shape, ports, first, second, recipe.places)]
     return [make_run(context.shape, AFTER, edits, reads, AFTER)]
-
-
-def project_step(port: Site) -> str:
-    """The step that computes a port from its stream."""
-    return f"{port.path.rpartition('.')[0]}.project"
 
 
 def _set(recipe: AblateSet | KeepSet, context: Context, freeze: list[Put], reads: list[Site]) -> list[Run]:

@@ -12,6 +12,7 @@ from steer.recipe import (
     PositionSwap,
     Recipe,
     RSquaredMeasure,
+    Steer,
 )
 from steer.resolve import Context, Key
 
@@ -23,8 +24,8 @@ def measured_sites(recipe: Recipe, context: Context) -> list[Site]:
     sites: list[Site] = []
     for number, measure in enumerate(recipe.measures):
         key: Key = ("measures", number)
-        if measure.against == "counterfactual" and not isinstance(recipe, PositionSwap):
-            context.fault((*key, "against"), "only a position-swap has a counterfactual answer")
+        if measure.against != "answer" and not isinstance(recipe, PositionSwap | Steer):
+            context.fault((*key, "against"), "only a position-swap or a steer has a counterfactual answer")
         match measure:
             case AttributionMeasure():
                 sites += _attributed(measure, context, (*key, "components"))
@@ -85,7 +86,7 @@ def of_prompt(site: Site) -> bool:
 def _check_answers(measure: AnswerMeasure, context: Context, key: Key) -> None:
     if measure.name == "token-accuracy" and measure.decoding == "greedy":
         context.fault((*key, "decoding"), "token-accuracy is of next tokens given the right ones: use decoding: forced")
-    if measure.against == "counterfactual" and measure.decoding == "forced":
+    if measure.against != "answer" and measure.decoding == "forced":
         text = "a counterfactual answer must be the model's own: use exact-match with decoding: greedy"
         context.fault((*key, "decoding"), text)
 

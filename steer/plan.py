@@ -51,7 +51,15 @@ class Swapped:
         return f"positions {self.first} and {self.second} exchanged"
 
 
-Origin: TypeAlias = Clean | Ablated | Recorded | Swapped
+@dataclass(frozen=True)
+class Counterpart:
+    """The value of the clean run on the counterpart: a prompt that differs in one variable of Algorithm 1."""
+
+    def __str__(self) -> str:
+        return "of the counterpart"
+
+
+Origin: TypeAlias = Clean | Ablated | Recorded | Swapped | Counterpart
 
 
 @dataclass(frozen=True)
@@ -115,6 +123,12 @@ class Plan:
     @property
     def forwards(self) -> int:
         return 1 + len(self.runs)
+
+    @property
+    def borrowed(self) -> set[str]:
+        """The hooks whose values come from the counterpart's run."""
+        puts = [edit for run in self.runs for edit in run.edits if isinstance(edit, Put)]
+        return {put.site.path for put in puts if isinstance(put.value, Counterpart)}
 
 
 def make_run(

@@ -13,6 +13,7 @@ from typing_extensions import Self
 
 from steer.documents import Strict
 from steer.shipped import DEFAULT
+from steer.task.counterparts import Variable
 from steer.task.splits import SplitName
 
 
@@ -65,7 +66,9 @@ class AnswerMeasure(Strict):
     """`exact-match`: the whole answer is right. `token-accuracy`: each next token is, given those before it."""
 
     name: Literal["exact-match", "token-accuracy"]
-    against: Literal["answer", "counterfactual"] = "answer"
+    against: Annotated[
+        Literal["answer", "counterfactual", "neither"], Field(description="neither: any answer but those two")
+    ] = "answer"
     decoding: Annotated[
         Literal["greedy", "forced"], Field(description="the model's own tokens are fed back, or the right ones")
     ] = "forced"
@@ -187,6 +190,29 @@ class PositionSwap(Common):
     tokens: Annotated[tuple[int, int], Field(description="places in the question, counted from 1")] = (1, 3)
 
 
+class SteeredSet(Strict):
+    """Sites that are changed together."""
+
+    name: Annotated[str, Field(min_length=1)]
+    sites: SomeNames
+
+
+class Steer(Common):
+    """One variable of Algorithm 1 is changed at some sites: does the answer become the one that the algorithm gives?
+
+    `counterpart`: the sites take their values from the run on a prompt that differs in this variable alone.
+    `positions`: the two arguments' position embeddings are exchanged, as seen by these ports.
+    """
+
+    kind: Literal["steer"]
+    variable: Annotated[Variable, Field(description="what is changed")]
+    by: Annotated[Literal["counterpart", "positions"], Field(description="how it is changed")] = "counterpart"
+    sets: Annotated[tuple[SteeredSet, ...], Field(min_length=1, description="each a condition of its own")]
+    control: Annotated[
+        str | None, Field(description="name of a set: as many other heads of the same blocks are changed instead")
+    ] = None
+
+
 class AblateSet(Common):
     """These nodes are ablated in the whole forward pass."""
 
@@ -240,7 +266,7 @@ class CleanRun(Common):
 
 
 Recipe: TypeAlias = Annotated[
-    KeepOnlyOne | AblateOnlyOne | ChainedPatch | PositionSwap | AblateSet | KeepSet | Compare | CleanRun,
+    KeepOnlyOne | AblateOnlyOne | ChainedPatch | PositionSwap | Steer | AblateSet | KeepSet | Compare | CleanRun,
     Field(discriminator="kind"),
 ]
 RECIPE: TypeAdapter[Recipe] = TypeAdapter(Recipe)

@@ -86,9 +86,7 @@ def add_broadcast(model: Transformer, head: int, strength: float) -> None:
             block.W_Q.weight[start + 24 + 2 * n + offset, 2 * n + offset] = -300.0
             block.W_K.weight[start + 24 + 2 * n + offset, 2 * n + offset] = 1.0
         block.W_V.weight[start, 2 * n + 1] = 1.0
-    block.W_V.weight[
-        start, WORDS + ID[BAR]
-    ] = -0.2  # a bar's first copy is next to the first token: not to be taken for it
+    block.W_V.weight[start, WORDS + ID[BAR]] = -0.2  # a bar's first copy stands next to it
     block.W_O.weight[IN_QUESTION, start] = strength  # small: LayerNorm must not dim the positions
 
 

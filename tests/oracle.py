@@ -95,9 +95,17 @@ def biases(model: Transformer, site) -> Tensor:
 
 
 class Oracle:
-    def __init__(self, model: Transformer, prompt: Tensor, output: Tensor, ablated: dict[str, Tensor]) -> None:
+    def __init__(
+        self,
+        model: Transformer,
+        prompt: Tensor,
+        output: Tensor,
+        ablated: dict[str, Tensor],
+        other: Tensor | None = None,
+    ) -> None:
         self.model, self.prompt, self.output, self.ablated = model, prompt, output, ablated
         self.clean = hooked_forward(model, prompt, output, {})
+        self.other = {} if other is None else hooked_forward(model, other, output, {})
         self.records: dict[str, dict[str, Tensor]] = {}
 
     def value(self, name: str, origin) -> Tensor:
@@ -108,6 +116,8 @@ class Oracle:
             return self.ablated[name].expand_as(self.clean[name])
         if kind == "Recorded":
             return self.records[origin.run][name]
+        if kind == "Counterpart":
+            return self.other[name]
         order = list(range(self.clean[name].shape[1]))
         order[origin.first - 1], order[origin.second - 1] = order[origin.second - 1], order[origin.first - 1]
         return self.clean[name][:, order]

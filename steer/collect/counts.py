@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from steer.collect.setting import Details, Row, Setting, TallyBook, row_labels
@@ -79,7 +80,11 @@ class Answers(Counted):
 
     def add_written(self, part: Part, condition: str, written: Tensor) -> None:
         """Answers that the model wrote itself, with the condition's interventions on."""
-        self._put(part, condition, *exact_tokens(written, self.setting.target(part, self.measure.against)))
+        against = self.measure.against
+        names = ("answer", "counterfactual") if against == "neither" else (against,)
+        held = [exact_tokens(written, self.setting.target(part, name)) for name in names]
+        hits = sum((right for right, _ in held), start=torch.zeros_like(held[0][0]))
+        self._put(part, condition, 1 - hits if against == "neither" else hits, held[0][1])
 
     def _put(self, part: Part, condition: str, values: Tensor, counted: Tensor) -> None:
         positions = 1 if self.measure.name == "exact-match" else POSITIONS + 1  # EOS is a step too

@@ -33,7 +33,7 @@ class Setting:
     def __init__(self, recipe: Recipe, engine: Engine, episodes: Sequence[Episode]) -> None:
         self.recipe, self.engine, self.episodes = recipe, engine, episodes
         self.answers = {"answer": list(episodes)}
-        if any(measure.against == "counterfactual" for measure in recipe.measures):
+        if any(measure.against != "answer" for measure in recipe.measures):
             self.answers["counterfactual"] = counterfactual(episodes, recipe)
         self._targets: dict[tuple[int, str], Tensor] = {}
 

@@ -21,58 +21,38 @@ from steer.engine.engine import Part
 from steer.model.batch import collate
 from steer.model.checkpoint import Checkpoint
 from steer.names import Node, Role, Shape, Site
-from steer.plan import Put, Recorded, Run, make_run
-from steer.task.episode import Call, Demonstration, Episode
-from steer.task.program import solve
+from steer.plan import Counterpart, Put, Run, make_run
+from steer.selection import counterparts
+from steer.task.counterparts import Variable
+from steer.task.episode import Episode
 
-COUNTERPART = "counterpart"
 DRAWS = 5  # sets of other heads, for the null
-SITES: Mapping[str, tuple[tuple[Role, str], ...]] = {
+SITES: Mapping[Variable, tuple[tuple[Role, str], ...]] = {
     "index-in-question": (("question-broadcast", "z"), ("primitive-pairing", "z"), ("output", "k")),
-    "relative-index-on-LHS": (("rhs-scanner", "z"), ("output", "q")),
+    "relative-index": (("rhs-scanner", "z"), ("output", "q")),
 }
-
-
-def counterpart(episode: Episode, variable: str) -> Episode:
-    """The same prompt but for one variable of Algorithm 1, with the answer that it then has."""
-    if variable == "index-in-question":
-        first, second = episode.question.arguments
-        changed = replace(episode, question=Call((second, first), episode.question.function))
-    else:
-        changed = replace(episode, support=tuple(_mirrored(item, episode) for item in episode.support))
-    return replace(changed, answer=solve(changed).answer)
-
-
-def _mirrored(item: object, episode: Episode) -> Any:
-    """A demonstration of the question's function with its two colours exchanged; anything else as it is."""
-    if not isinstance(item, Demonstration) or len(item.call.arguments) != 2:
-        return item
-    if item.call.function != episode.question.function:
-        return item
-    one, two = (next(p.colour for p in episode.primitives if p.symbol == a) for a in item.call.arguments)
-    return replace(item, output=tuple({one: two, two: one}[colour] for colour in item.output))
 
 
 class Exchange:
     """A lab whose episodes are held to the counterpart's answer, with the counterpart's values at hand."""
 
-    def __init__(self, checkpoint: Checkpoint, episodes: Sequence[Episode], variable: str, seed: int = 0) -> None:
-        others = [counterpart(episode, variable) for episode in episodes]
+    def __init__(self, checkpoint: Checkpoint, episodes: Sequence[Episode], variable: Variable, seed: int = 0) -> None:
+        others = counterparts(episodes, variable)
+        # Greedy decoding writes an answer exactly when each of its tokens is the likeliest after those before it.
         held = [replace(e, answer=other.answer) for e, other in zip(episodes, others, strict=True)]
         self.lab = Lab(checkpoint, held, seed)
         engine = self.lab.engine
         with torch.no_grad():
-            for part in self.lab.parts:
+            for part, bench in zip(self.lab.parts, self.lab.benches, strict=True):
                 tokens = collate([others[row] for row in part.rows])
                 prompt = torch.from_numpy(tokens.prompt).to(engine.device)
-                other = Part(part.number, part.rows, prompt, part.output)
-                self.lab.given[part.number] = {COUNTERPART: engine.clean(other, engine.order)}
+                bench.counterpart = engine.clean(Part(part.number, part.rows, prompt, part.output), engine.order)
         # What the model itself writes for the counterpart: no intervention can be expected to do better.
         self.ceiling = Lab(checkpoint, others, seed)
 
     def runs(self, sets: Mapping[str, Sequence[Site]]) -> list[Run]:
         return [
-            make_run(self.lab.shape, name, [Put(site, Recorded(COUNTERPART)) for site in sites], [LOGITS], name)
+            make_run(self.lab.shape, name, [Put(site, Counterpart()) for site in sites], [LOGITS], name)
             for name, sites in sets.items()
         ]
 

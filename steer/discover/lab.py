@@ -47,7 +47,6 @@ class Lab:
         self.parts = self.engine.parts(self.episodes)
         self.weights = bootstrap_weights(len(self.episodes), seed, DRAWS)
         self.runs_made = 0
-        self.given: list[dict[str, Values]] = [{} for _ in self.parts]  # values that runs may take as recorded
         writers = list(dict.fromkeys(writer_path(node) for node in self.shape.writers))
         with torch.no_grad():
             means = self.engine.means(writers, self.parts)
@@ -80,7 +79,7 @@ class Lab:
         runs = list(runs)
         tallies = {run.condition: Tally(len(self.episodes), positions) for run in runs if run.condition is not None}
         for part, bench in zip(self.parts, self.benches, strict=True):
-            bench.recorded = dict(self.given[part.number])
+            bench.recorded = {}
             for run in runs:
                 found = self.engine.run(run, bench)
                 if run.condition is not None:

@@ -179,8 +179,10 @@ class Session:
     def __init__(
         self, engine: Engine, plan: Plan, parts: Sequence[Part], ablation: Ablation, seed: int = 0,
         reference: Sequence[Part] | None = None, tell: Callable[[float], None] = lambda done: None,
+        counterparts: Sequence[Episode] = (),
     ) -> None:  # fmt: skip
         self.engine, self.plan, self.parts, self.tell = engine, plan, parts, tell
+        self.counterparts = counterparts
         ablated = ablated_paths(plan, engine.shape)
         if ablation.value == "resample" and any(len(part.rows) < 2 for part in parts):
             raise SteerError("resample needs at least two episodes in every batch")
@@ -223,7 +225,16 @@ class Session:
         def ablated(path: str) -> Tensor:
             return self.reference.value(path, clean, part.real(path), like, part.number)
 
-        return Bench(self.engine.model, self.engine.shape, clean, cache(ablated), {}, part.state())
+        other = self.counterpart(part)
+        return Bench(self.engine.model, self.engine.shape, clean, cache(ablated), {}, part.state(), other)
+
+    def counterpart(self, part: Part) -> Values:
+        """The clean run on the counterparts of a batch, with the same tokens in the decoder."""
+        if not self.plan.borrowed:
+            return {}
+        tokens = collate([self.counterparts[row] for row in part.rows])
+        prompt = torch.from_numpy(tokens.prompt).to(self.engine.device)
+        return self.engine.clean(Part(part.number, part.rows, prompt, part.output), self.plan.borrowed)
 
     @torch.no_grad()
     def generate(self, condition: str, part: Part) -> Tensor:

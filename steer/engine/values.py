@@ -8,14 +8,14 @@ functions take tensors and the model; they know nothing of nnsight.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 
 from steer.model.transformer import MLP, Attention, State, Transformer
 from steer.names import Node, Shape, Site
-from steer.plan import Ablated, Clean, Origin, Put, Rebuild, Recorded, Swapped, stream_path, writer_path
+from steer.plan import Ablated, Clean, Counterpart, Origin, Put, Rebuild, Recorded, Swapped, stream_path, writer_path
 
 Values = Mapping[str, Tensor]  # by hook
 
@@ -30,6 +30,7 @@ class Bench:
     ablated: Callable[[str], Tensor]  # hook -> what stands in for it, broadcastable to the clean value
     recorded: dict[str, Values]  # run -> hook -> value
     state: State
+    counterpart: Values = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._streams: dict[str, Tensor] = {}  # with every source ablated: the same for all runs of a sweep
@@ -53,6 +54,8 @@ class Bench:
                 return self.recorded[run][path]
             case Swapped(first, second):
                 return swap_rows(self.clean[path], first - 1, second - 1)
+            case Counterpart():
+                return self.counterpart[path]
 
     def write(self, node: Node, origin: Origin) -> Tensor:
         """What a node adds to its stream. Biases are constant and belong to the stream, not to a head."""

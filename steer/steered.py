@@ -1,0 +1,96 @@
+"""Lowering of interventions that change a variable of Algorithm 1: what steers, beside its control and its ceiling."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from steer.names import Node, Shape, Site
+from steer.plan import Counterpart, Edit, Put, Rebuild, Run, Swapped, make_run
+from steer.recipe import Steer
+from steer.resolve import Context, Key
+from steer.task.grammar import Dice
+
+BEFORE, CONTROL, CEILING = "before", "control", "ceiling"
+ARGUMENTS = (1, 3)  # places of a question's two arguments
+POSITIONS = Node("enc.pos")
+
+
+def steer_runs(recipe: Steer, context: Context, freeze: list[Put], reads: list[Site]) -> list[Run]:
+    """Each set of sites, then as many others (the control), then the counterpart itself (the ceiling)."""
+    if recipe.episodes.arity != 2:
+        context.fault(("episodes", "arity"), "steering needs questions of two arguments: set episodes.arity to 2")
+    if recipe.by == "positions" and recipe.variable != "index-in-question":
+        context.fault(("by",), f"exchanged positions change the index-in-question, not the {recipe.variable}")
+    sets = {one.name: _sites(recipe, context, number) for number, one in enumerate(recipe.sets)}
+    names = [one.name for one in recipe.sets]
+    for number, name in enumerate(names):
+        if name in (BEFORE, CONTROL, CEILING) or name in names[:number]:
+            context.fault(("sets", number, "name"), f"{name!r} is taken: conditions need names of their own")
+    if recipe.control is not None and recipe.control not in sets:
+        context.fault(("control",), f"no set is called {recipe.control!r}; there are: {', '.join(sets)}")
+    if context.faults:
+        return []
+    if recipe.control is not None:
+        sets[CONTROL] = others(context.shape, sets[recipe.control], [s for some in sets.values() for s in some])
+        if not sets[CONTROL]:
+            context.fault(("control",), "no other heads are left in these blocks to serve as a control")
+            return []
+    runs = [_run(recipe, context.shape, name, sites, freeze, reads) for name, sites in sets.items()]
+    whole = Put(Site(Node("enc.tok")), Counterpart())  # every token of the counterpart: its own run
+    return [*runs, make_run(context.shape, CEILING, [whole], reads, CEILING)]
+
+
+def _sites(recipe: Steer, context: Context, number: int) -> list[Site]:
+    key: Key = ("sets", number, "sites")
+    if recipe.by == "counterpart":
+        return context.sites(key, recipe.sets[number].sites)
+    ports = context.ports(key, recipe.sets[number].sites)
+    check_positions(context, key, ports)
+    return ports
+
+
+def _run(recipe: Steer, shape: Shape, name: str, sites: list[Site], freeze: list[Put], reads: list[Site]) -> Run:
+    edits: list[Edit] = [*freeze]
+    if recipe.by == "counterpart":
+        edits += [Put(site, Counterpart(), recipe.places) for site in sites]
+    else:
+        edits += swap_edits(shape, sites, *ARGUMENTS, recipe.places)
+    return make_run(shape, name, edits, reads, name)
+
+
+def others(shape: Shape, sites: Sequence[Site], taken: Sequence[Site]) -> list[Site]:
+    """As many heads of the same blocks that no set names, with the same ports."""
+    used = {site.node for site in taken}
+    found: list[Site] = []
+    for site in sites:
+        free = [
+            Site(node, site.port)
+            for node in shape.all_heads
+            if (node.kind, node.layer) == (site.node.kind, site.node.layer) and node not in used
+        ]
+        free = [one for one in free if one not in found]
+        if site.node.is_head and free:
+            found.append(Dice(0, "control", str(site)).choice(free))
+    return found
+
+
+def check_positions(context: Context, key: Key, ports: Sequence[Site]) -> None:
+    for port in ports:
+        if POSITIONS not in context.shape.sources(port):
+            context.fault(key, f"{port} does not read the prompt's positions", port)
+
+
+def swap_edits(shape: Shape, ports: Sequence[Site], first: int, second: int, places: tuple[int, ...]) -> list[Edit]:
+    """Two tokens' position embeddings exchanged, as seen by these ports."""
+    change = (POSITIONS, Swapped(first, second))
+    # A port in a later block than the first reads a stream that the earlier ports have changed already.
+    steps = [shape.steps.index(project_step(port)) for port in ports]
+    return [
+        Rebuild(port, "current" if step > min(steps) else "clean", (change,), places)
+        for port, step in zip(ports, steps, strict=True)
+    ]
+
+
+def project_step(port: Site) -> str:
+    """The step that computes a port (or an MLP) from its stream."""
+    return f"{port.path.rpartition('.')[0]}.{'project' if port.node.is_head else 'compute'}"
