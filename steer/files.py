@@ -29,6 +29,14 @@ def write_atomically(path: Path, content: bytes | str) -> None:
         raise SteerError(f"cannot write {path}: {error.strerror or error}") from error
 
 
+def is_there(name: Path | str) -> bool:
+    """Is there a file or folder of this name? (A text far too long for a name is none, and no error.)"""
+    try:
+        return Path(name).exists()
+    except (OSError, ValueError):
+        return False
+
+
 def make_folder(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)

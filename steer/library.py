@@ -8,6 +8,7 @@ from pathlib import Path
 
 from steer.documents import Document, check_as, override, read
 from steer.errors import CheckpointError, ConfigError, unknown
+from steer.files import is_there
 from steer.lower import lower
 from steer.names import Shape
 from steer.plan import Plan
@@ -35,7 +36,7 @@ class Loaded:
 def find(name: str) -> Path:
     """A recipe's file: a path, or a shipped recipe's name."""
     for path in (Path(name), RECIPES / f"{name}.yaml"):
-        if path.is_file():
+        if is_there(path) and path.is_file():
             return path
     raise ConfigError(f"{unknown('recipe', name, recipe_names())} (or give the path of a YAML file)")
 
@@ -66,7 +67,7 @@ def gather(names: Sequence[str]) -> tuple[list[Path], dict[str, tuple[str, ...]]
     missing: dict[str, tuple[str, ...]] = {}
     for name in names:
         try:
-            found += _folder(Path(name)) if Path(name).is_dir() else [find(name)]
+            found += _folder(Path(name)) if is_there(name) and Path(name).is_dir() else [find(name)]
         except ConfigError as error:
             missing[name] = error.faults
     return list(dict.fromkeys(found)), missing

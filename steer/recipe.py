@@ -116,7 +116,7 @@ Measure: TypeAlias = Annotated[
     AttentionMeasure | AnswerMeasure | AttributionMeasure | RSquaredMeasure | PatternMeasure | AlignmentMeasure,
     Field(discriminator="name"),
 ]
-FigureName: TypeAlias = Literal["bars", "positions", "scatter", "patterns", "histogram", "none"]
+FigureName: TypeAlias = Literal["bars", "positions", "scatter", "patterns", "histogram", "rates", "none"]
 Figures = Annotated[
     tuple[FigureName, ...],
     Field(min_length=1, description="one figure, or several"),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steer.errors import ConfigError, SteerError
+from steer.files import is_there
 from steer.library import Loaded, gather, load_recipe
 from steer.results import Result, known, write_result
 
@@ -72,7 +73,7 @@ SUMMARY = f"{'recipe':28}{'state':10}{'time':>9}{'conditions':>12}   result"
 
 def split_changes(words: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
     """Recipes and `key=value` changes stand together on the command line."""
-    changes = tuple(word for word in words if "=" in word and not Path(word).exists())
+    changes = tuple(word for word in words if "=" in word and not is_there(word))
     names = [word for word in words if word not in changes]
     if not names:
         raise ConfigError("name at least one recipe (a file, a folder, or a shipped name: see `steer ls`)")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from steer.errors import CheckpointError, unknown
+from steer.files import is_there
 
 PACKAGE = Path(__file__).parent
 CHECKPOINTS, PRESETS = PACKAGE / "checkpoints", PACKAGE / "presets"
@@ -48,9 +49,9 @@ def everything() -> dict[str, Path]:
 def locate(name: str) -> Path:
     """The folder of a checkpoint given by shipped name or by path."""
     for folder in (Path(name), CHECKPOINTS / name):
-        if (folder / RECORD).is_file():
+        if is_there(folder / RECORD) and (folder / RECORD).is_file():
             return folder
-    if Path(name).exists():
+    if is_there(name):
         raise CheckpointError(f"{name} is not a checkpoint: it holds no {RECORD}")
     raise CheckpointError(
         f"{unknown('checkpoint', name, checkpoint_names())} (or give the path of a checkpoint folder)"

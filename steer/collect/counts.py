@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -14,8 +16,10 @@ from steer.measure.tally import Floats
 from steer.measured import attribution_sites
 from steer.names import Site
 from steer.recipe import AnswerMeasure, AttentionMeasure, AttributionMeasure
+from steer.task.vocabulary import EOS_ID, decode
 
 POSITIONS = 5  # colours of an answer, at most
+EXAMPLES = 5  # answers that are kept to be read
 ATTENTION = {"attention-accuracy": attention_accuracy, "attention-mass": attention_mass}
 ANSWERS = {"exact-match": exact_match, "token-accuracy": token_accuracy}
 
@@ -72,6 +76,7 @@ class Answers(Counted):
     def __init__(self, setting: Setting, measure: AnswerMeasure) -> None:
         super().__init__(setting)
         self.measure = measure
+        self.examples: list[dict[str, Any]] = []
 
     def add(self, part: Part, condition: str, values: Values) -> None:
         if self.measure.decoding == "forced":
@@ -81,10 +86,26 @@ class Answers(Counted):
     def add_written(self, part: Part, condition: str, written: Tensor) -> None:
         """Answers that the model wrote itself, with the condition's interventions on."""
         against = self.measure.against
+        self._remember(part, condition, written)
         names = ("answer", "counterfactual") if against == "neither" else (against,)
         held = [exact_tokens(written, self.setting.target(part, name)) for name in names]
         hits = sum((right for right, _ in held), start=torch.zeros_like(held[0][0]))
         self._put(part, condition, 1 - hits if against == "neither" else hits, held[0][1])
+
+    def _remember(self, part: Part, condition: str, written: Tensor) -> None:
+        """The first few answers, to be read; once, where several measures are of the same answers."""
+        if self.measure.against != "counterfactual":
+            return
+        for place, row in enumerate(part.rows):
+            if row < EXAMPLES:
+                ids = written[place].tolist()
+                said = decode(ids[: ids.index(EOS_ID)] if EOS_ID in ids else ids)
+                episodes = {name: list(some[row].answer) for name, some in self.setting.answers.items()}
+                told = {"condition": condition, "prompt": str(self.setting.episodes[row]), "written": list(said)}
+                self.examples.append(told | episodes)
+
+    def details(self) -> Details:
+        return {"examples": self.examples} if self.examples else {}
 
     def _put(self, part: Part, condition: str, values: Tensor, counted: Tensor) -> None:
         positions = 1 if self.measure.name == "exact-match" else POSITIONS + 1  # EOS is a step too

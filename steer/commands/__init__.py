@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from steer.commands.ask import ask
 from steer.commands.attend import attend
 from steer.commands.attribute import attribute
 from steer.commands.cp import cp
@@ -67,6 +68,21 @@ def steer(
     pass
 
 
-for command in (run, reproduce, draw, plan, validate, schema, attribute, attend, discover, ls, cp, episodes, train):
+for command in (
+    run,
+    reproduce,
+    draw,
+    plan,
+    validate,
+    schema,
+    attribute,
+    attend,
+    discover,
+    ask,
+    ls,
+    cp,
+    episodes,
+    train,
+):
     app.command()(command)
 app.command("eval")(evaluate)

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from steer.figures.histogram import draw_histogram
 from steer.figures.pattern import draw_patterns
+from steer.figures.rates import draw_rates
 from steer.figures.scatter import draw_scatter
 from steer.figures.sweep import draw_bars, draw_components, draw_positions, in_logits
 from steer.figures.theme import save_figure, theme
@@ -21,6 +22,7 @@ DRAWN: dict[str, Callable[[Result], Figure]] = {
     "scatter": draw_scatter,
     "patterns": draw_patterns,
     "histogram": draw_histogram,
+    "rates": draw_rates,
 }
 
 
@@ -48,4 +50,4 @@ def _drawing(name: str, result: Result) -> Callable[[Result], Figure] | None:
     if in_logits(result.rows):
         return draw_components
     placed = any(row["position"] != "all" for row in result.rows)
-    return DRAWN[name] if name == "bars" or placed else draw_bars
+    return DRAWN[name] if name in ("bars", "rates") or placed else draw_bars

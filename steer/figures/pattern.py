@@ -31,6 +31,19 @@ def draw_pattern(pattern: Pattern, folder: Path, name: str = "pattern") -> Path:
         return save_figure(figure, folder, name)
 
 
+def draw_before_after(before: Pattern, after: Pattern, folder: Path, name: str) -> Path:
+    """The same head on the same prompt, with and without an intervention."""
+    with theme():
+        heights = [CELL * len(one.queries) + 0.5 for one in (before, after)]
+        figure = new_figure(max(COLUMN, 1.1 + CELL * len(before.keys)), sum(heights) + 0.7)
+        grid = figure.subplots(2, 1, height_ratios=heights)
+        for axes, one, when in zip(grid, (before, after), ("before", "steered"), strict=True):
+            image = fill_pattern(axes, one.weights.tolist(), one.queries, one.keys)
+            axes.set_title(f"{one.head}, {when}: {' '.join(one.answer) or 'no answer'}", fontsize=7, loc="left")
+        figure.colorbar(image, ax=grid, label="attention", shrink=0.6, aspect=16)
+        return save_figure(figure, folder, name)
+
+
 def draw_patterns(result: Result) -> Figure:
     """One panel for each head and condition, on one episode. One head's conditions stand under one another."""
     panels = result.details["patterns"]

@@ -1,0 +1,109 @@
+"""One prompt, one variable changed: the clean answer, the predicted one, the steered one, and the attention of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from steer.api import build_recipe
+from steer.engine.engine import Engine, Session
+from steer.engine.values import site_value
+from steer.errors import SteerError
+from steer.lower import lower
+from steer.model.checkpoint import Checkpoint
+from steer.names import Site
+from steer.patterns import Pattern, axis_tokens
+from steer.recipe import Ablation
+from steer.task.counterparts import Variable, counterpart
+from steer.task.episode import Episode
+from steer.task.vocabulary import EOS_ID, decode
+
+STEERED = "steered"
+# Where each variable is changed: what the circuit's roles say carries it.
+SITES: dict[Variable, tuple[str, tuple[str, ...]]] = {
+    "index-in-question": ("positions", ("$question-broadcast:all.v",)),
+    "argument": ("counterpart", ("$question-broadcast:all.z",)),
+    "relative-index": ("counterpart", ("dec-cross-0.*.z",)),
+    "function": ("counterpart", ("dec-cross-0.*.z",)),
+}
+
+
+@dataclass(frozen=True)
+class Asked:
+    prompt: str
+    variable: str
+    sites: tuple[str, ...]
+    right: tuple[str, ...]  # Algorithm 1
+    answer: tuple[str, ...]  # the model's
+    predicted: tuple[str, ...]  # Algorithm 1 with the variable changed
+    steered: tuple[str, ...]  # the model's, with the intervention on
+    before: Pattern
+    after: Pattern
+
+    def as_json(self) -> dict[str, Any]:
+        told = {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
+        return told | {"before": self.before.as_json(), "after": self.after.as_json()}
+
+    def text(self) -> str:
+        said = "as predicted" if self.steered == self.predicted else "not as predicted"
+        lines = [
+            f"prompt      {self.prompt}",
+            f"answer      {' '.join(self.answer)}" + ("" if self.answer == self.right else "   (wrong)"),
+            f"predicted   {' '.join(self.predicted)}   (Algorithm 1 with another {self.variable})",
+            f"steered     {' '.join(self.steered)}   ({said}; changed at {', '.join(self.sites)})",
+        ]
+        for name, pattern in (("before", self.before), ("after", self.after)):
+            lines += ["", f"{pattern.head} {name}", *pattern.text().splitlines()[3:]]
+        return "\n".join(lines)
+
+
+@torch.no_grad()
+def ask(checkpoint: Checkpoint, episode: Episode, variable: Variable, sites: Sequence[str] = ()) -> Asked:
+    other = counterpart(episode, variable)
+    if other is None:
+        raise SteerError(f"the {variable} of this prompt cannot be changed: {_why(variable)}")
+    by, usual = SITES[variable]
+    recipe = build_recipe(
+        kind="steer", variable=variable, by=by, sets=[{"name": STEERED, "sites": list(sites or usual)}],
+        episodes={"arity": 2}, measures=[{"name": "attention-pattern", "heads": "$output"}, {"name": "exact-match"}],
+    ).recipe  # fmt: skip
+    engine = Engine(checkpoint)
+    plan = lower(recipe, engine.shape)
+    head = engine.shape.one_head("$output")
+
+    def session(shown: Episode) -> Session:
+        return Session(engine, plan, engine.parts([shown]), Ablation(), counterparts=[other])
+
+    def write(condition: str) -> tuple[str, ...]:
+        one = session(episode)
+        ids = one.generate(condition, one.parts[0])[0].tolist()
+        return decode(ids[: ids.index(EOS_ID)] if EOS_ID in ids else ids)
+
+    def look(condition: str, written: tuple[str, ...]) -> Pattern:
+        shown = replace(episode, answer=written)
+        values = next(v for _, name, v in session(shown).results() if name == condition)
+        queries, keys = axis_tokens(head, episode, written)
+        weights = site_value(engine.model, values, Site(head, "pattern"))[0].cpu()
+        return Pattern(str(head), str(episode), written, episode.answer, queries, keys, weights)
+
+    clean, steered = write("before"), write(STEERED)
+    changed = tuple(str(edit.site) for run in plan.runs if run.name == STEERED for edit in run.edits)
+    return Asked(
+        str(episode), variable, changed, episode.answer, clean, other.answer, steered,
+        look("before", clean), look(STEERED, steered),
+    )  # fmt: skip
+
+
+def _why(variable: Variable) -> str:
+    reasons = {
+        "function": "the support shows no other function of two arguments with another answer",
+        "argument": "there is no primitive besides the two arguments",
+    }
+    return (
+        f"a question of two arguments is needed, or {reasons[variable]}"
+        if variable in reasons
+        else ("a question of two arguments is needed")
+    )

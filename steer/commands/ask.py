@@ -1,0 +1,62 @@
+"""`steer ask`: steer one answer and look at it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from steer.commands.attend import EpisodeOption, PromptOption
+from steer.commands.options import CheckpointOption, JsonOption, OutOption
+from steer.shipped import DEFAULT
+from steer.task.counterparts import Variable
+
+if TYPE_CHECKING:
+    from steer.task.episode import Episode
+
+
+def ask(
+    prompt: PromptOption = None,
+    episode: EpisodeOption = None,
+    swap: Annotated[
+        tuple[str, str] | None, typer.Option(help="The question's two symbols: exchange their index-in-question.")
+    ] = None,
+    change: Annotated[Variable, typer.Option(help="Another variable of Algorithm 1 to change.")] = "index-in-question",
+    sites: Annotated[list[str] | None, typer.Option("--at", help="Where, instead of the circuit's own sites.")] = None,
+    checkpoint: CheckpointOption = DEFAULT,
+    out: OutOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Ask the model, predict what it would say if one variable were different, make it so, and compare."""
+    from json import dumps
+
+    from steer.asking import ask as ask_model
+    from steer.figures.pattern import draw_before_after
+    from steer.files import make_folder
+    from steer.model.checkpoint import load_checkpoint
+    from steer.patterns import choose_episode
+
+    loaded = load_checkpoint(checkpoint)
+    shown = choose_episode(loaded, episode, prompt)
+    if swap is not None:
+        _check_swap(shown, swap, change)
+    asked = ask_model(loaded, shown, change, sites or ())
+    folder = out or Path("results") / f"ask-{loaded.name}"
+    make_folder(folder)
+    picture = draw_before_after(asked.before, asked.after, folder, "ask")
+    if json:
+        typer.echo(dumps(asked.as_json() | {"picture": str(picture)}, indent=1))
+        return
+    typer.echo(f"{asked.text()}\n\npicture: {picture}")
+
+
+def _check_swap(shown: Episode, swap: tuple[str, str], change: Variable) -> None:
+    from steer.errors import SteerError
+
+    if change != "index-in-question":
+        raise SteerError(f"--swap exchanges the index-in-question; give --change {change} without it")
+    named, arguments = {symbol.upper() for symbol in swap}, shown.question.arguments
+    if named != set(arguments) or len(arguments) != 2:
+        told = " and ".join(arguments) if len(arguments) == 2 else "only one argument"
+        raise SteerError(f"--swap {' '.join(swap)}: the question has {told}")
