@@ -31,7 +31,7 @@ def steer_runs(recipe: Steer, context: Context, freeze: list[Put], reads: list[S
     if context.faults:
         return []
     if recipe.control is not None:
-        sets[CONTROL] = others(context.shape, sets[recipe.control], [s for some in sets.values() for s in some])
+        sets[CONTROL] = others(context.shape, sets[recipe.control])
         if not sets[CONTROL]:
             context.fault(("control",), "no other heads are left in these blocks to serve as a control")
             return []
@@ -58,9 +58,9 @@ def _run(recipe: Steer, shape: Shape, name: str, sites: list[Site], freeze: list
     return make_run(shape, name, edits, reads, name)
 
 
-def others(shape: Shape, sites: Sequence[Site], taken: Sequence[Site]) -> list[Site]:
-    """As many heads of the same blocks that no set names, with the same ports."""
-    used = {site.node for site in taken}
+def others(shape: Shape, sites: Sequence[Site]) -> list[Site]:
+    """As many heads of the same blocks that are not among these and play no role, with the same ports."""
+    used = {site.node for site in sites} | {node for _, players in shape.roles for node in players}
     found: list[Site] = []
     for site in sites:
         free = [

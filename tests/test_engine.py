@@ -11,6 +11,7 @@ from steer.engine.tracing import Tracer
 from steer.errors import SteerError
 from steer.library import load_recipe
 from steer.lower import lower
+from steer.model.batch import collate
 from steer.model.checkpoint import Checkpoint, Record
 from steer.model.transformer import State, Transformer
 from steer.names import INPUT_PORTS, Node, Shape, Site
@@ -27,8 +28,10 @@ from steer.plan import (
     stream_path,
     writer_path,
 )
-from steer.recipe import RECIPE, Ablation
+from steer.recipe import RECIPE, Ablation, Steer
+from steer.selection import counterparts
 from steer.shipped import recipe_names
+from steer.task.counterparts import counterpart
 from steer.task.splits import make_splits
 from steer.task.vocabulary import PAD_ID
 
@@ -59,13 +62,14 @@ def session(engine: Engine, plan, episodes=EPISODES, ablation: Ablation | None =
     return Session(engine, plan, engine.parts(episodes, 24), ablation or Ablation(), **options)
 
 
-def compare_with_oracle(engine: Engine, plan, episodes, atol: float = 1e-10) -> int:
+def compare_with_oracle(engine: Engine, plan, episodes, atol: float = 1e-10, others=()) -> int:
     """Every read of every run, through both executors."""
-    mine = session(engine, plan, episodes)
+    mine = session(engine, plan, episodes, counterparts=others)
     part = mine.parts[0]
+    other = torch.from_numpy(collate([others[row] for row in part.rows]).prompt) if others else None
     clean = hooked_forward(engine.model, part.prompt, part.output, {})
     ablated = {path: position_means(clean[path], part.real(path)) for path in ablated_paths(plan, engine.shape)}
-    theirs = Oracle(engine.model, part.prompt, part.output, ablated).results(plan)
+    theirs = Oracle(engine.model, part.prompt, part.output, ablated, other).results(plan)
     found = {condition: values for _, condition, values in mine.results()}
     compared = 0
     for run in plan.runs:
@@ -84,9 +88,13 @@ def test_recipes_are_shipped():
 def test_every_shipped_recipe_agrees_with_plain_hooks(engine: Engine, name: str):
     recipe = load_recipe(name).recipe
     episodes = TWO_ARGUMENTS if recipe.episodes.arity == 2 else EPISODES
+    others = []
+    if isinstance(recipe, Steer):
+        episodes = [episode for episode in TWO_ARGUMENTS if counterpart(episode, recipe.variable)]
+        others = counterparts(episodes, recipe.variable)
     plan = lower(recipe, CAST)
     read = [len({site.path for site in run.reads}) for run in plan.runs if run.condition]
-    assert compare_with_oracle(engine, plan, episodes) == sum(read)
+    assert compare_with_oracle(engine, plan, episodes, others=others) == sum(read)
 
 
 COMMON = {"measures": [{"name": "exact-match"}, {"name": "attention-accuracy", "heads": ["dec-cross-1.*"]}]}

@@ -228,3 +228,37 @@ def test_the_learning_rate_warms_up_and_decays():
     assert learning_rate(stage, 0.0, 0.5) == pytest.approx(5e-4)
     assert learning_rate(stage, 0.5, 25) == pytest.approx((1e-3 + 5e-5) / 2)
     assert learning_rate(stage, 1.0, 50) == pytest.approx(5e-5)
+
+
+def test_silent_output_heads_write_nothing_until_they_are_let_in(tiny_protocol: Protocol, tmp_path: Path):
+    alone = tiny_protocol.stages[0].model_copy(update={"output_heads": 1})
+    first = tiny_protocol.model_copy(update={"stages": (alone,)})
+    trainer = Trainer(first, 0)
+    trainer.run(tmp_path / "first")
+    size = first.model.d_head
+    weight = trainer.model.dec[-1]["cross_attn"].W_O.weight
+    assert weight[:, :size].abs().max() > 0
+    assert weight[:, size:].abs().max() == 0
+    both = Trainer(tiny_protocol.model_copy(update={"stages": (alone, tiny_protocol.stages[1])}), 0)
+    both.run(tmp_path / "both")
+    assert both.model.dec[-1]["cross_attn"].W_O.weight[:, size:].abs().max() > 0
+
+
+def test_training_begins_from_a_checkpoint_and_says_so(tiny_protocol: Protocol, tmp_path: Path):
+    Trainer(tiny_protocol, 3).run(tmp_path / "first")
+    start = load_checkpoint(str(tmp_path / "first"))
+    trainer = Trainer(tiny_protocol, 3)
+    trainer.begin_from(start)
+    for name, tensor in start.model.state_dict().items():
+        assert torch.equal(trainer.model.state_dict()[name], tensor)
+    trainer.run(tmp_path / "second")
+    record = load_checkpoint(str(tmp_path / "second")).record
+    assert record.protocol["began_from"]["weights_sha256"] == start.record.weights_sha256
+    assert record.history[: len(start.record.history)] == start.record.history
+    presentations = [entry["presentations"] for entry in record.history]
+    assert presentations == sorted(set(presentations))  # counted on
+
+
+def test_a_checkpoint_of_other_sizes_is_no_beginning(tiny_protocol: Protocol):
+    with pytest.raises(CheckpointError, match="other sizes"):
+        Trainer(tiny_protocol, 0).begin_from(load_checkpoint("seed1"))

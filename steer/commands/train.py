@@ -21,6 +21,9 @@ def train(
     seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Seed of weights, order and dropout.")] = 0,
     preset: Annotated[str | None, typer.Option(help="A shipped protocol by name (see `steer ls`).")] = None,
     config: Annotated[Path | None, typer.Option(help="A protocol of your own (YAML).")] = None,
+    start: Annotated[
+        str | None, typer.Option("--from", help="Begin with a checkpoint's weights instead of random ones.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the folder's last epoch.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Start anew in a folder that is not empty.")] = False,
     device: DeviceOption = "cpu",
@@ -33,6 +36,8 @@ def train(
     from steer.training.presets import load_protocol
 
     protocol = load_protocol(preset if config else preset or "paper", config, changes or [])
+    if start is not None and resume:
+        raise SteerError("--resume goes on from the folder's own state; --from is for a new run")
     if resume and overwrite:
         raise SteerError("give --resume or --overwrite, not both")
     if out.exists() and not out.is_dir():
@@ -43,12 +48,15 @@ def train(
     import torch
 
     from steer.devices import check_device
+    from steer.model.checkpoint import load_checkpoint
     from steer.training.loop import Trainer
 
     check_device(device)
     if threads is not None:
         torch.set_num_threads(threads)
     trainer = Trainer(protocol, seed, device)
+    if start is not None:
+        trainer.begin_from(load_checkpoint(start))
     if resume:
         trainer.resume(out)
     make_folder(out)

@@ -25,7 +25,7 @@ from torch.nn import functional as F
 from steer.errors import CheckpointError, SteerError
 from steer.files import write_atomically
 from steer.model.batch import Batch
-from steer.model.checkpoint import Record, check_tensors, save_checkpoint
+from steer.model.checkpoint import Checkpoint, Record, check_tensors, save_checkpoint
 from steer.model.dropout import Source, dropouts, share_source
 from steer.model.evaluate import score_all
 from steer.model.transformer import MLP, Attention, Transformer, initialise
@@ -80,6 +80,21 @@ class Trainer:
         )
         self.progress = Progress()
         self.history: list[dict[str, Any]] = []
+        self.before: dict[str, Any] | None = None  # what the weights were trained on before this protocol
+
+    def begin_from(self, start: Checkpoint) -> None:
+        """Take over a checkpoint's weights; what it was trained on before stays part of the record."""
+        if start.record.config != self.protocol.model:
+            raise CheckpointError(f"{start.name} has other sizes than the protocol: {start.record.config}")
+        self.model.load_state_dict(start.model.state_dict())
+        torch.nn.init.zeros_(silent_output(self.model, self.protocol.stages[0]))
+        before = start.record
+        self.before = {"seed": before.seed, "weights_sha256": before.weights_sha256, "protocol": before.protocol}
+        self.history = list(before.history)
+        last = self.history[-1] if self.history else {}
+        # Counted on, so that no epoch is drawn twice.
+        self.progress.epochs, self.progress.steps = len(self.history), last.get("steps", 0)
+        self.progress.presentations, self.progress.seconds = last.get("presentations", 0), last.get("seconds", 0.0)
 
     def run(self, folder: Path, tell: Callable[[Event], None] = lambda event: None) -> None:
         """Train to the end, leaving state, log and checkpoint in the folder after every epoch."""
@@ -182,7 +197,7 @@ class Trainer:
             description=self.protocol.description,
             config=self.protocol.model,
             seed=self.seed,
-            protocol=self.protocol.model_dump(mode="json"),
+            protocol=self.protocol.model_dump(mode="json") | ({"began_from": self.before} if self.before else {}),
             history=self.history,
         )
 
@@ -192,7 +207,7 @@ class Trainer:
             for moment, value in self.optimiser.state.get(parameter, {}).items():  # none yet for what was silent
                 tensors[f"{moment}.{name}"] = value
         told = {"seed": self.seed, "protocol": self.protocol.model_dump(mode="json"), "history": self.history}
-        told |= {"progress": vars(self.progress)}
+        told |= {"progress": vars(self.progress), "before": self.before}
         return save({n: t.detach().cpu().contiguous() for n, t in tensors.items()}, {"steer": json.dumps(told)})
 
     def resume(self, folder: Path) -> None:
@@ -214,6 +229,7 @@ class Trainer:
             if f"step.{name}" in tensors:
                 self.optimiser.state[parameter] = {m: tensors[f"{m}.{name}"].to(self.device) for m in MOMENTS}
         self.progress, self.history = Progress(**told["progress"]), told["history"]
+        self.before = told.get("before")
 
 
 def mlps(model: Transformer, whose: str) -> list[MLP]:
