@@ -19,7 +19,7 @@ from steer.patterns import Pattern, axis_tokens
 from steer.recipe import Ablation
 from steer.task.counterparts import Variable, counterpart
 from steer.task.episode import Episode
-from steer.task.vocabulary import EOS_ID, decode
+from steer.task.vocabulary import decode_answer
 
 STEERED = "steered"
 # Where each variable is changed: what the circuit's roles say carries it.
@@ -79,8 +79,7 @@ def ask(checkpoint: Checkpoint, episode: Episode, variable: Variable, sites: Seq
 
     def write(condition: str) -> tuple[str, ...]:
         one = session(episode)
-        ids = one.generate(condition, one.parts[0])[0].tolist()
-        return decode(ids[: ids.index(EOS_ID)] if EOS_ID in ids else ids)
+        return decode_answer(one.generate(condition, one.parts[0])[0].tolist())
 
     def look(condition: str, written: tuple[str, ...]) -> Pattern:
         shown = replace(episode, answer=written)

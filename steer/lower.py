@@ -148,21 +148,23 @@ def _compare(recipe: Compare, context: Context, freeze: list[Put], reads: list[S
     chosen = [_chosen(condition, context, ("conditions", n)) for n, condition in enumerate(recipe.conditions)]
     if context.faults:
         return []
+    # A condition on roles that this checkpoint may lack (`$…?`) is left out where it lacks them.
     return [
         _ablation(recipe, context, condition.name, nodes, freeze, reads)
         for condition, nodes in zip(recipe.conditions, chosen, strict=True)
+        if nodes is not None
     ]
 
 
-def _chosen(condition: Condition, context: Context, key: Key) -> list[Node]:
-    """The nodes that a condition ablates."""
+def _chosen(condition: Condition, context: Context, key: Key) -> list[Node] | None:
+    """The nodes that a condition ablates; None if nothing that it names is there."""
     if condition.ablate:
-        return context.nodes((*key, "ablate"), condition.ablate)
+        return context.nodes((*key, "ablate"), condition.ablate) or None
     kept, among = context.nodes((*key, "keep"), condition.keep), context.nodes((*key, "among"), condition.among)
     for node in kept:
         if node not in among and not context.faults:
             context.fault((*key, "keep"), f"{node} is not among those that are ablated if not kept", node)
-    return [node for node in among if node not in kept]
+    return [node for node in among if node not in kept] if kept else None
 
 
 def _ablation(

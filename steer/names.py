@@ -194,7 +194,7 @@ class Shape:
     def one_head(self, text: str) -> Node:
         if _is_role(text):
             players = self.players(text)
-            if len(players) > 1:
+            if len(players) != 1:
                 raise SteerError(f"{text!r} stands for {len(players)} heads; one is wanted")
             return players[0]
         found = [node for node in self.all_heads if str(node) == text.strip().lower()]
@@ -203,13 +203,17 @@ class Shape:
         return found[0]
 
     def players(self, text: str) -> list[Node]:
-        """`$output`: the head that leads in this role. `$output:all`: every head that plays it."""
-        role, _, which = text.strip().lower().removeprefix("$").partition(":")
+        """`$output`: the head that leads in this role. `$output:all`: every head that plays it. With `?`: if any."""
+        asked = text.strip().lower()
+        optional = asked.endswith("?")
+        role, _, which = asked.removeprefix("$").removesuffix("?").partition(":")
         has = dict(self.roles)
         if role not in ROLES:
             raise SteerError(unknown("role", f"${role}", [f"${name}" for name in ROLES]))
         if which not in ("", "all"):
             raise SteerError(f"{text!r}: a role is `${role}` (its lead head) or `${role}:all`")
+        if optional and not has.get(role):
+            return []
         if not has.get(role):
             known = ", ".join(f"${name}" for name, players in self.roles if players)
             raise SteerError(
@@ -223,7 +227,7 @@ class Shape:
     def site(self, text: str) -> Site:
         """A site of this model, or an error with the nearest that it has."""
         found = self.expand_sites(text)
-        if len(found) > 1:
+        if len(found) != 1:
             raise SteerError(f"{text!r} stands for {len(found)} sites; one is wanted")
         return found[0]
 

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 import torch
 from handmade import chain, checkpoint, copier, episodes
+from oracle import hooked_forward
 
-from steer.circuit import Circuit
+from steer.circuit import Circuit, Described, write_circuit
+from steer.discover.abstraction import interchange
+from steer.discover.gradients import gradient_scores
+from steer.discover.lab import Lab, answer_likelihood
+from steer.discover.roles import role_scores
 from steer.discover.search import discover
-from steer.model.checkpoint import Checkpoint
+from steer.engine.engine import Engine
+from steer.errors import SteerError
+from steer.model.batch import collate
+from steer.model.checkpoint import Checkpoint, load_checkpoint, read_record, save_checkpoint
 from steer.model.config import ModelConfig
 from steer.model.evaluate import answers
 from steer.model.transformer import Transformer, initialise
+from steer.names import Site
+from steer.plan import Ablated, Rebuild
+from steer.planning import shape_of
+from steer.task.attended import ATTENDED
+from steer.task.splits import make_splits
 
 
 def heads_of(circuit: Circuit) -> set[str]:
@@ -83,3 +99,100 @@ def test_random_weights_have_no_circuit():
     assert not circuit.roles
     assert not circuit.edges
     assert not heads_of(circuit)
+
+
+def paper_tasks(count: int) -> list:
+    return [episode for episode in make_splits(0).test if len(episode.question.arguments) == 2][:count]
+
+
+def test_role_scores_are_what_plain_loops_count(paper_model: Transformer):
+    made = checkpoint(paper_model.requires_grad_(False))
+    shown = make_splits(0).test[:6]
+    engine = Engine(made)
+    scores = {(str(s.head), s.role): s for s in role_scores(engine, shown, engine.parts(shown))}
+    for head, role in (
+        ("enc-self-0.3", "question-broadcast"),
+        ("dec-cross-1.2", "rhs-scanner"),
+        ("dec-cross-0.1", "output"),
+    ):
+        hits, chances = [], []
+        for episode in shown:
+            batch = collate([episode])
+            seen = hooked_forward(paper_model, torch.from_numpy(batch.prompt), torch.from_numpy(batch.output), {})
+            node = engine.shape.one_head(head)
+            pattern = seen[Site(node, "pattern").path][0, node.head]
+            for place, right in ATTENDED[role][1](episode):
+                hits.append(int(pattern[place].argmax()) in right)
+                chances.append(len(right) / len(episode.prompt))
+        assert scores[head, role].value == pytest.approx(sum(hits) / len(hits))
+        assert scores[head, role].chance == pytest.approx(sum(chances) / len(chances))
+
+
+def test_gradient_scores_are_the_slope_of_the_likelihood(paper_model: Transformer):
+    """The first step of ablating a path, by a finite difference through plain hooks."""
+    model = paper_model.double().requires_grad_(False)
+    lab = Lab(checkpoint(model), paper_tasks(5))
+    part, bench = lab.parts[0], lab.benches[0]
+    for source, port in (
+        ("enc-self-1.2", "dec-cross-1.4.k"),
+        ("dec-cross-0.1", "dec-mlp-0"),
+        ("enc.tok", "enc-self-0.2.q"),
+    ):
+        path = (lab.shape.expand_nodes(source)[0], lab.shape.site(port))
+        (score,) = gradient_scores(lab, [path], 1)
+        hook = path[1].path
+        change = bench.rebuilt(Rebuild(path[1], "clean", ((path[0], Ablated()),)), bench.clean[hook], {})
+        change = change - bench.clean[hook]
+
+        def likelihood(step: float, change=change, hook=hook) -> float:
+            seen = hooked_forward(model, part.prompt, part.output, {hook: [lambda value: value + step * change]})
+            return float(answer_likelihood(seen["logits"], lab.targets[0]).sum())
+
+        slope = (likelihood(1e-4) - likelihood(-1e-4)) / 2e-4
+        assert -score * len(lab.episodes) == pytest.approx(slope, rel=1e-5, abs=1e-8)
+
+
+def test_interchange_moves_the_answers_and_other_heads_do_not():
+    rows = interchange(load_checkpoint("seed1"), paper_tasks(30))
+    found = {(row["variable"], row["sites"]): row for row in rows}
+    pairing = found["index-in-question", "primitive-pairing.z"]
+    assert pairing["accuracy"]["value"] > 0.8 * pairing["ceiling"]["value"]
+    assert pairing["null"] < 0.2
+    assert pairing["without"]["value"] < 0.2
+
+
+def test_discover_says_when_there_is_no_circuit(steer, tmp_path: Path):
+    made = copier()
+    folder = tmp_path / "copier"
+    save_checkpoint(folder, made.model, made.record)
+    done = steer("discover", "-c", folder, "--episodes", 20, "--out", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    assert "no circuit was found" in done.output
+    assert (folder / "circuit.yaml").is_file()  # beside the user's own weights, for recipes with roles
+    known = steer("discover", "-c", folder, "--episodes", 20, "--out", tmp_path / "out", "--json")
+    assert json.loads(known.output)["roles"] == {}
+
+
+def test_a_bad_checkpoint_or_option_is_answered(steer, tmp_path: Path):
+    assert "did you mean seed1" in steer("discover", "-c", "sed1").output
+    assert steer("discover", "--episodes", 3).exit_code == 2
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_circuit_of_other_weights_is_no_circuit(tmp_path: Path):
+    folder = tmp_path / "copier"
+    made = copier()
+    save_checkpoint(folder, made.model, made.record)
+    write_circuit(found_in(made, (1, 1)), folder)  # of the record in memory, which has no hash
+    assert load_checkpoint(str(folder)).circuit is None
+
+
+def test_a_circuit_with_a_head_that_is_not_there_is_named(tmp_path: Path):
+    folder = tmp_path / "copier"
+    made = copier()
+    save_checkpoint(folder, made.model, made.record)
+    sha256 = read_record(folder).weights_sha256
+    described = Described(name="copier", sha256=sha256)
+    write_circuit(Circuit(checkpoint=described, roles={"output": ("dec-cross-0.7",)}), folder)
+    with pytest.raises(SteerError, match=r"circuit.yaml: roles.output: no head named 'dec-cross-0.7'"):
+        shape_of(str(folder))

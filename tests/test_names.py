@@ -106,6 +106,13 @@ def test_a_role_that_cannot_be_resolved_says_what_there_is(text: str, says: str)
         CAST.expand_heads(text)
 
 
+def test_a_role_that_may_be_missing_stands_for_nothing():
+    assert CAST.expand_heads("$primitive-pairing?") == []
+    assert CAST.expand_heads("$output:all?") == list(OUTPUTS)
+    with pytest.raises(SteerError, match="stands for 0 heads"):
+        CAST.one_head("$primitive-pairing?")
+
+
 def test_roles_of_an_unknown_circuit_ask_for_discovery():
     with pytest.raises(SteerError, match="steer discover"):
         SHAPE.one_head("$output")

@@ -16,7 +16,7 @@ from steer.measure.tally import Floats
 from steer.measured import attribution_sites
 from steer.names import Site
 from steer.recipe import AnswerMeasure, AttentionMeasure, AttributionMeasure
-from steer.task.vocabulary import EOS_ID, decode
+from steer.task.vocabulary import decode_answer
 
 POSITIONS = 5  # colours of an answer, at most
 EXAMPLES = 5  # answers that are kept to be read
@@ -98,8 +98,7 @@ class Answers(Counted):
             return
         for place, row in enumerate(part.rows):
             if row < EXAMPLES:
-                ids = written[place].tolist()
-                said = decode(ids[: ids.index(EOS_ID)] if EOS_ID in ids else ids)
+                said = decode_answer(written[place].tolist())
                 episodes = {name: list(some[row].answer) for name, some in self.setting.answers.items()}
                 told = {"condition": condition, "prompt": str(self.setting.episodes[row]), "written": list(said)}
                 self.examples.append(told | episodes)

@@ -7,16 +7,21 @@ from typing import Annotated
 
 import typer
 
-KINDS = ("bars", "positions", "scatter", "patterns", "histogram")
+KINDS = ("bars", "positions", "scatter", "patterns", "histogram", "rates")
 
 
 def draw(
-    result: Annotated[Path, typer.Argument(help="A result's folder, or its result.json.")],
+    result: Annotated[Path, typer.Argument(help="A result's folder, its result.json, or a circuit.yaml.")],
     figure: Annotated[str | None, typer.Option(help=f"{', '.join(KINDS)}, instead of the recipe's choice.")] = None,
 ) -> None:
     """Draw the figures of a saved result again."""
+    from steer.circuit import CIRCUIT
     from steer.errors import SteerError, unknown
-    from steer.results import read_result
+    from steer.results import RESULT, read_result
+
+    if result.name == CIRCUIT or (not (result / RESULT).is_file() and (result / CIRCUIT).is_file()):
+        _draw_circuit(result if result.name == CIRCUIT else result / CIRCUIT)
+        return
 
     found = read_result(result)
     if "recipe" not in found.metadata or found.folder is None:
@@ -33,3 +38,16 @@ def draw(
         raise SteerError(f"{result}: has nothing to draw as {figure}")
     told = "\n".join(f"picture: {picture}" for picture in pictures)
     typer.echo(told or f"this recipe asks for no figure; give --figure with one of {', '.join(KINDS)}")
+
+
+def _draw_circuit(path: Path) -> None:
+    from steer.circuit import Circuit
+    from steer.documents import check, read
+    from steer.figures.circuit import draw_circuit, draw_curve
+
+    circuit = check(read(path), Circuit)
+    pictures = [draw_circuit(circuit, path.parent)]
+    if circuit.evidence.get("smallest_circuit"):
+        pictures.append(draw_curve(circuit, path.parent))
+    for picture in pictures:
+        typer.echo(f"picture: {picture}")

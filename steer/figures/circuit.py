@@ -22,7 +22,7 @@ def draw_circuit(circuit: Circuit, folder: Path, name: str = "circuit") -> Path:
     rows = layers(circuit, edges)
     with theme():
         width = max(COLUMN * 1.6, 0.9 + WIDTH * max(map(len, rows.values()), default=1))
-        figure = new_figure(width, 0.7 + 0.72 * max(len(rows), 2))
+        figure = new_figure(width, 0.7 + 0.62 * max(len(rows), 2))
         axes = figure.add_subplot()
         places = {
             node: (0.5 + place - len(nodes) / 2, float(number))
@@ -91,7 +91,7 @@ def _draw_edge(axes: Axes, edge: Edge, places: dict[str, Place]) -> None:
     port = edge.target[-1] if edge.target[-2:-1] == "." else ""
     start, end = places[edge.source], places[node_of(edge.target)]
     colour = sns.color_palette("colorblind")[PORT_COLOURS[port]]
-    shift = {"q": -0.25, "k": 0.0, "v": 0.25}.get(port, 0.0)
+    shift = {"q": -0.13, "k": 0.0, "v": 0.13}.get(port, 0.0)
     arrow = FancyArrowPatch(
         (start[0], start[1] + 0.17), (end[0] + shift, end[1] - 0.19), arrowstyle="-|>", mutation_scale=6,
         connectionstyle=f"arc3,rad={0.08 if end[1] - start[1] > 1 else 0.0}",
@@ -127,7 +127,7 @@ def _legend(axes: Axes) -> None:
     palette = sns.color_palette("colorblind")
     for port, label in (("q", "into q"), ("k", "into k"), ("v", "into v"), ("", "into an MLP")):
         axes.plot([], [], color=palette[PORT_COLOURS[port]], linewidth=2, label=label)
-    axes.legend(loc="lower right", frameon=False, ncols=4, fontsize=6, bbox_to_anchor=(1.0, -0.08), handlelength=1.2)
+    axes.legend(loc="lower right", frameon=False, ncols=4, fontsize=6, bbox_to_anchor=(1.0, -0.06), handlelength=1.2)
 
 
 def draw_curve(circuit: Circuit, folder: Path, name: str = "curve") -> Path:

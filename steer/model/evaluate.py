@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from steer.model.batch import Batch, collate
 from steer.model.transformer import Transformer
 from steer.task.episode import Episode
-from steer.task.vocabulary import EOS_ID, PAD_ID, SOS_ID, decode
+from steer.task.vocabulary import EOS_ID, PAD_ID, SOS_ID, decode_answer
 
 LONGEST = 6  # tokens of an answer, EOS included
 
@@ -64,8 +64,7 @@ def answers(model: Transformer, episodes: Sequence[Episode], batch: int = 250) -
     for start in range(0, len(episodes), batch):
         prompt = torch.from_numpy(collate(episodes[start : start + batch]).prompt).to(device)
         for row in greedy(model, prompt).tolist():
-            ids = row[: row.index(EOS_ID)] if EOS_ID in row else row
-            yield decode(ids)
+            yield decode_answer(row)
 
 
 @torch.no_grad()

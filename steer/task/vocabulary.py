@@ -23,3 +23,8 @@ def encode(tokens: tuple[str, ...]) -> list[int]:
 
 def decode(ids: list[int]) -> tuple[str, ...]:
     return tuple(TOKENS[index] for index in ids)
+
+
+def decode_answer(ids: list[int]) -> tuple[str, ...]:
+    """The tokens of a written answer, without the EOS that closes it and what comes after."""
+    return decode(ids[: ids.index(EOS_ID)] if EOS_ID in ids else ids)
