@@ -148,7 +148,7 @@ def _compare(recipe: Compare, context: Context, freeze: list[Put], reads: list[S
     chosen = [_chosen(condition, context, ("conditions", n)) for n, condition in enumerate(recipe.conditions)]
     if context.faults:
         return []
-    # A condition on roles that this checkpoint may lack (`$…?`) is left out where it lacks them.
+    # A condition on roles that this checkpoint may lack (`$…:any`) is left out where it lacks them.
     return [
         _ablation(recipe, context, condition.name, nodes, freeze, reads)
         for condition, nodes in zip(recipe.conditions, chosen, strict=True)

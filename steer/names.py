@@ -203,16 +203,14 @@ class Shape:
         return found[0]
 
     def players(self, text: str) -> list[Node]:
-        """`$output`: the head that leads in this role. `$output:all`: every head that plays it. With `?`: if any."""
-        asked = text.strip().lower()
-        optional = asked.endswith("?")
-        role, _, which = asked.removeprefix("$").removesuffix("?").partition(":")
+        """`$output`: the head that leads in this role. `$output:all`: all that play it. `$output:any`: if there are any."""
+        role, _, which = text.strip().lower().removeprefix("$").partition(":")
         has = dict(self.roles)
         if role not in ROLES:
             raise SteerError(unknown("role", f"${role}", [f"${name}" for name in ROLES]))
-        if which not in ("", "all"):
-            raise SteerError(f"{text!r}: a role is `${role}` (its lead head) or `${role}:all`")
-        if optional and not has.get(role):
+        if which not in ("", "all", "any"):
+            raise SteerError(f"{text!r}: a role is `${role}` (its lead head), `${role}:all` or `${role}:any`")
+        if which == "any" and not has.get(role):
             return []
         if not has.get(role):
             known = ", ".join(f"${name}" for name, players in self.roles if players)

@@ -98,7 +98,7 @@ def without_missing_roles(loaded: Loaded, shape: Shape) -> tuple[Loaded, tuple[s
 
     def there(name: str) -> bool:
         try:
-            shape.expand_heads(name.partition(".")[0].removesuffix("?")) if name.startswith("$") else None
+            shape.expand_heads(name.partition(".")[0].replace(":any", ":all")) if name.startswith("$") else None
         except SteerError as error:
             lost.extend(error.faults)
             return False

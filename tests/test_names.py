@@ -107,10 +107,10 @@ def test_a_role_that_cannot_be_resolved_says_what_there_is(text: str, says: str)
 
 
 def test_a_role_that_may_be_missing_stands_for_nothing():
-    assert CAST.expand_heads("$primitive-pairing?") == []
-    assert CAST.expand_heads("$output:all?") == list(OUTPUTS)
+    assert CAST.expand_heads("$primitive-pairing:any") == []
+    assert CAST.expand_heads("$output:any") == list(OUTPUTS)
     with pytest.raises(SteerError, match="stands for 0 heads"):
-        CAST.one_head("$primitive-pairing?")
+        CAST.one_head("$primitive-pairing:any")
 
 
 def test_roles_of_an_unknown_circuit_ask_for_discovery():
