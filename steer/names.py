@@ -203,7 +203,7 @@ class Shape:
         return found[0]
 
     def players(self, text: str) -> list[Node]:
-        """`$output`: the head that leads in this role. `$output:all`: all that play it. `$output:any`: if there are any."""
+        """`$output`: the head that leads in this role. `$output:all`: all that play it. `$output:any`: if any."""
         role, _, which = text.strip().lower().removeprefix("$").partition(":")
         has = dict(self.roles)
         if role not in ROLES:
