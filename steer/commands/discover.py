@@ -34,8 +34,10 @@ def discover(
 
     names = checkpoint or (capable() if everything else [DEFAULT])
     found: list[Circuit] = []
+    known: list[bool] = []
     for name in names:
-        found.append(discover_into(name, out, episodes, threshold, force, quiet))
+        circuit, old = discover_into(name, out, episodes, threshold, force, quiet)
+        found, known = [*found, circuit], [*known, old]
     if json:
         told: list[dict[str, Any]] = [circuit.model_dump(mode="json") for circuit in found]
         typer.echo(dumps(told[0] if len(told) == 1 else told, indent=1))
@@ -43,6 +45,7 @@ def discover(
     typer.echo("\n\n".join(describe(circuit) for circuit in found))
     if len(found) > 1:
         typer.echo("\n" + compare(found))
-    for name, circuit in zip(names, found, strict=True):
+    for name, circuit, old in zip(names, found, known, strict=True):
         folder = (out or Path("results")) / f"discover-{circuit.checkpoint.name}"
-        typer.echo(f"\n{name}: {folder / 'circuit.yaml'}\npicture: {folder / 'circuit.png'}")
+        state = " (already known; --force searches again)" if old else ""
+        typer.echo(f"\n{name}: {folder / 'circuit.yaml'}{state}\npicture: {folder / 'circuit.png'}")

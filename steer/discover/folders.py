@@ -23,11 +23,15 @@ def capable() -> list[str]:
     return [name for name in names if scores[name] >= CAPABLE]
 
 
-def discover_into(name: str, out: Path | None, episodes: int, threshold: float, force: bool, quiet: bool) -> Circuit:
+def discover_into(
+    name: str, out: Path | None, episodes: int, threshold: float, force: bool, quiet: bool
+) -> tuple[Circuit, bool]:
+    """The circuit, written to its folder and drawn; and whether it was known already."""
     loaded = load_checkpoint(name)
     folder = (out or Path("results")) / f"discover-{loaded.name}"
     asked = {"episodes": episodes, "threshold": threshold}
     circuit = None if force else _known(folder, loaded, asked)
+    known = circuit is not None
     if circuit is None:
         with bar(f"discovering {loaded.name}", 1.0, quiet) as advance:
             bare = Checkpoint(loaded.model, loaded.record, loaded.name)  # what is known already is not looked at
@@ -40,12 +44,13 @@ def discover_into(name: str, out: Path | None, episodes: int, threshold: float, 
         draw_curve(circuit, folder)
     if locate(name).parent != CHECKPOINTS:  # a checkpoint of the user's own: its recipes may now name roles
         write_circuit(circuit, locate(name))
-    return circuit
+    return circuit, known
 
 
 def _known(folder: Path, checkpoint: Checkpoint, asked: dict[str, float]) -> Circuit | None:
+    """The answer to the same question about the same weights: in the results, or beside the weights."""
     try:
-        found = read_circuit(folder, checkpoint.record.weights_sha256)
+        found = [read_circuit(folder, checkpoint.record.weights_sha256), checkpoint.circuit]
     except SteerError:
-        return None
-    return found if found is not None and found.evidence.get("asked") == asked else None
+        found = [checkpoint.circuit]
+    return next((circuit for circuit in found if circuit and circuit.evidence.get("asked") == asked), None)
