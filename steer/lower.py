@@ -164,7 +164,7 @@ def _chosen(condition: Condition, context: Context, key: Key) -> list[Node] | No
     for node in kept:
         if node not in among and not context.faults:
             context.fault((*key, "keep"), f"{node} is not among those that are ablated if not kept", node)
-    return [node for node in among if node not in kept] if kept else None
+    return None if condition.keep and not kept else [node for node in among if node not in kept]
 
 
 def _ablation(

@@ -108,6 +108,10 @@ def name_faults(data: Any, shape: Shape) -> list[tuple[Key, str]]:
         if isinstance(measure, dict):
             context.heads(("measures", number, "heads"), _texts(measure.get("heads")))
             context.site(("measures", number, "site"), measure.get("site"))
+    sets = data.get("sets")
+    for number, one in enumerate(sets if isinstance(sets, list) else []):
+        if isinstance(one, dict):
+            context.sites(("sets", number, "sites"), _texts(one.get("sites")))
     conditions = data.get("conditions")
     for number, condition in enumerate(conditions if isinstance(conditions, list) else []):
         for key in ("ablate", "keep", "among") if isinstance(condition, dict) else ():

@@ -22,6 +22,9 @@ def steer_runs(recipe: Steer, context: Context, freeze: list[Put], reads: list[S
     if recipe.by == "positions" and recipe.variable != "index-in-question":
         context.fault(("by",), f"exchanged positions change the index-in-question, not the {recipe.variable}")
     sets = {one.name: _sites(recipe, context, number) for number, one in enumerate(recipe.sets)}
+    for number, one in enumerate(recipe.sets):  # `$role:any` without a head: not an intervention that does nothing
+        if not sets[one.name] and not context.faults:
+            context.fault(("sets", number, "sites"), "no head of this checkpoint plays these roles")
     names = [one.name for one in recipe.sets]
     for number, name in enumerate(names):
         if name in (BEFORE, CONTROL, CEILING) or name in names[:number]:
@@ -31,9 +34,13 @@ def steer_runs(recipe: Steer, context: Context, freeze: list[Put], reads: list[S
     if context.faults:
         return []
     if recipe.control is not None:
-        sets[CONTROL] = others(context.shape, sets[recipe.control])
-        if not sets[CONTROL]:
-            context.fault(("control",), "no other heads are left in these blocks to serve as a control")
+        wanted = sets[recipe.control]
+        sets[CONTROL] = others(context.shape, wanted, Dice(recipe.seed, CONTROL))
+        if len(sets[CONTROL]) < len(wanted):
+            text = (
+                f"only {len(sets[CONTROL])} of {len(wanted)} sites have another head in their block that plays no role"
+            )
+            context.fault(("control",), text)
             return []
     runs = [_run(recipe, context.shape, name, sites, freeze, reads) for name, sites in sets.items()]
     whole = Put(Site(Node("enc.tok")), Counterpart())  # every token of the counterpart: its own run
@@ -58,8 +65,8 @@ def _run(recipe: Steer, shape: Shape, name: str, sites: list[Site], freeze: list
     return make_run(shape, name, edits, reads, name)
 
 
-def others(shape: Shape, sites: Sequence[Site]) -> list[Site]:
-    """As many heads of the same blocks that are not among these and play no role, with the same ports."""
+def others(shape: Shape, sites: Sequence[Site], dice: Dice) -> list[Site]:
+    """For each head another one of its block that is not among these and plays no role, at the same port."""
     used = {site.node for site in sites} | {node for _, players in shape.roles for node in players}
     found: list[Site] = []
     for site in sites:
@@ -70,7 +77,7 @@ def others(shape: Shape, sites: Sequence[Site]) -> list[Site]:
         ]
         free = [one for one in free if one not in found]
         if site.node.is_head and free:
-            found.append(Dice(0, "control", str(site)).choice(free))
+            found.append(dice.choice(free))
     return found
 
 

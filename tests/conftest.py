@@ -26,7 +26,8 @@ from steer.training.protocol import Protocol, Stage
 
 settings.register_profile("steer", deadline=None, max_examples=60, derandomize=True)
 settings.load_profile("steer")
-torch.set_num_threads(2)
+if "OMP_NUM_THREADS" not in os.environ:
+    torch.set_num_threads(2)
 
 TINY = ModelConfig(encoder_layers=1, decoder_layers=1, heads=2, d_model=16, d_head=8, d_ff=32)
 TINY_STAGES = (

@@ -40,7 +40,7 @@ def paths_of(circuit: Circuit) -> set[tuple[str, str]]:
 
 def found_in(made: Checkpoint, primitives: tuple[int, int]) -> Circuit:
     searched, judged = episodes(60, primitives, seed=1), episodes(60, primitives, seed=2)
-    return discover(made, searched, judged, 60).circuit
+    return discover(made, searched, judged, 60)
 
 
 @pytest.mark.parametrize(("made", "primitives"), [(copier, (1, 1)), (chain, (2, 4)), (lambda: chain(2), (2, 4))])

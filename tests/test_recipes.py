@@ -13,13 +13,14 @@ import yaml
 from steer.errors import ConfigError
 from steer.library import gather, load_recipe
 from steer.lower import lower
-from steer.names import Shape
+from steer.names import Node, Shape
 from steer.plan import Rebuild
 from steer.recipe import RECIPE, Recipe
 from steer.results import read_result
 from steer.shipped import RECIPES, recipe_files, recipe_names
 
 SHAPE = Shape(2, 2, 8)
+CAST = Shape(2, 2, 8, (("output", (Node("dec-cross", 1, 4),)), ("primitive-pairing", (Node("enc-self", 1, 2),))))
 GOOD = """\
 kind: keep-only-one
 target: dec-cross-1.3.k
@@ -178,7 +179,7 @@ def test_a_counterfactual_answer_is_the_models_own(recipe_file):
 
 
 def test_a_sweep_is_one_run_a_source_between_the_two_ends():
-    plan = lower(load_recipe("keep_one_k").recipe, SHAPE)
+    plan = lower(load_recipe("keep_one_k").recipe, CAST)
     assert plan.clean_condition == "nothing ablated"
     assert [run.condition for run in plan.runs] == ["everything ablated", *map(str, SHAPE.expand_nodes("enc-self-*.*"))]
     assert plan.forwards == 1 + 1 + 16
@@ -186,7 +187,7 @@ def test_a_sweep_is_one_run_a_source_between_the_two_ends():
 
 
 def test_a_chain_of_n_links_takes_n_plus_one_forwards():
-    plan = lower(load_recipe("chain_k").recipe, SHAPE)
+    plan = lower(load_recipe("chain_k").recipe, CAST)
     one = [run for run in plan.runs if run.name.startswith("enc-self-0.3 ")]
     assert 1 + len(one) == 2 + 1
     assert [type(edit) for run in one for edit in run.edits if isinstance(edit, Rebuild)] == [Rebuild, Rebuild]

@@ -244,6 +244,15 @@ def test_silent_output_heads_write_nothing_until_they_are_let_in(tiny_protocol: 
     assert both.model.dec[-1]["cross_attn"].W_O.weight[:, size:].abs().max() > 0
 
 
+def test_heads_and_mlps_that_fall_silent_later_start_anew(tiny_protocol: Protocol, tmp_path: Path):
+    quiet = tiny_protocol.stages[1].model_copy(update={"output_heads": 1, "silent": "all"})
+    trainer = Trainer(tiny_protocol.model_copy(update={"stages": (tiny_protocol.stages[0], quiet)}), 0)
+    trainer.run(tmp_path)
+    assert trainer.model.dec[-1]["cross_attn"].W_O.weight[:, tiny_protocol.model.d_head :].abs().max() == 0
+    # So that the saved model, in which no MLP is silent, is the one that was measured.
+    assert all(p.abs().max() == 0 for mlp in mlps(trainer.model, "all") for p in mlp.W_out.parameters())
+
+
 def test_training_begins_from_a_checkpoint_and_says_so(tiny_protocol: Protocol, tmp_path: Path):
     Trainer(tiny_protocol, 3).run(tmp_path / "first")
     start = load_checkpoint(str(tmp_path / "first"))
@@ -260,5 +269,5 @@ def test_training_begins_from_a_checkpoint_and_says_so(tiny_protocol: Protocol, 
 
 
 def test_a_checkpoint_of_other_sizes_is_no_beginning(tiny_protocol: Protocol):
-    with pytest.raises(CheckpointError, match="other sizes"):
+    with pytest.raises(CheckpointError, match="another model: encoder_layers 2"):
         Trainer(tiny_protocol, 0).begin_from(load_checkpoint("seed1"))

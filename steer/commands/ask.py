@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from steer.commands.attend import EpisodeOption, PromptOption
+from steer.commands.attend import PromptOption
 from steer.commands.options import CheckpointOption, JsonOption, OutOption
 from steer.shipped import DEFAULT
 from steer.task.counterparts import Variable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def ask(
     prompt: PromptOption = None,
-    episode: EpisodeOption = None,
+    episode: Annotated[int | None, typer.Option(help="Number of a test episode (default: one that fits).")] = None,
     swap: Annotated[
         tuple[str, str] | None, typer.Option(help="The question's two symbols: exchange their index-in-question.")
     ] = None,
@@ -36,9 +36,14 @@ def ask(
     from steer.files import make_folder
     from steer.model.checkpoint import load_checkpoint
     from steer.patterns import choose_episode
+    from steer.recipe import Episodes
+    from steer.selection import select
 
     loaded = load_checkpoint(checkpoint)
-    shown = choose_episode(loaded, episode, prompt)
+    if episode is None and prompt is None:
+        shown = select(Episodes(count=1), loaded.record.data_seed, change)[0]
+    else:
+        shown = choose_episode(loaded, episode, prompt)
     if swap is not None:
         _check_swap(shown, swap, change)
     asked = ask_model(loaded, shown, change, sites or ())

@@ -29,23 +29,26 @@ def discover(
     """Find the circuit: output heads, what feeds them, roles, redundancy; then check it. Writes circuit.yaml."""
     from json import dumps
 
-    from steer.discover.folders import capable, discover_into
+    from steer.circuit import CIRCUIT
+    from steer.commands.progress import bar
     from steer.discover.table import compare, describe
+    from steer.finding import Asked, capable, find_circuit
+    from steer.shipped import locate
 
     names = checkpoint or (capable() if everything else [DEFAULT])
-    found: list[Circuit] = []
-    known: list[bool] = []
-    for name in names:
-        circuit, old = discover_into(name, out, episodes, threshold, force, quiet)
-        found, known = [*found, circuit], [*known, old]
+    folders = {name: (out or Path("results")) / f"discover-{locate(name).name}" for name in names}  # all there?
+    found: dict[str, tuple[Circuit, bool]] = {}
+    for name, folder in folders.items():
+        with bar(f"discovering {name}", 1.0, quiet) as advance:
+            found[name] = find_circuit(name, folder, Asked(episodes, threshold), force, advance)
+    circuits = [circuit for circuit, _ in found.values()]
     if json:
-        told: list[dict[str, Any]] = [circuit.model_dump(mode="json") for circuit in found]
+        told: list[dict[str, Any]] = [circuit.model_dump(mode="json") for circuit in circuits]
         typer.echo(dumps(told[0] if len(told) == 1 else told, indent=1))
         return
-    typer.echo("\n\n".join(describe(circuit) for circuit in found))
-    if len(found) > 1:
-        typer.echo("\n" + compare(found))
-    for name, circuit, old in zip(names, found, known, strict=True):
-        folder = (out or Path("results")) / f"discover-{circuit.checkpoint.name}"
-        state = " (already known; --force searches again)" if old else ""
-        typer.echo(f"\n{name}: {folder / 'circuit.yaml'}{state}\npicture: {folder / 'circuit.png'}")
+    typer.echo("\n\n".join(describe(circuit) for circuit in circuits))
+    if len(circuits) > 1:
+        typer.echo("\n" + compare(circuits))
+    for name, (_, known) in found.items():
+        state = " (already known; --force searches again)" if known else ""
+        typer.echo(f"\n{name}: {folders[name] / CIRCUIT}{state}\npicture: {folders[name] / 'circuit.png'}")

@@ -20,6 +20,8 @@ def draw(
     from steer.results import RESULT, read_result
 
     if result.name == CIRCUIT or (not (result / RESULT).is_file() and (result / CIRCUIT).is_file()):
+        if figure is not None:
+            raise SteerError("a circuit is always drawn as a graph and a curve; leave --figure out")
         _draw_circuit(result if result.name == CIRCUIT else result / CIRCUIT)
         return
 
@@ -43,11 +45,13 @@ def draw(
 def _draw_circuit(path: Path) -> None:
     from steer.circuit import Circuit
     from steer.documents import check, read
-    from steer.figures.circuit import draw_circuit, draw_curve
+    from steer.errors import SteerError
+    from steer.figures.circuit import draw_all
 
     circuit = check(read(path), Circuit)
-    pictures = [draw_circuit(circuit, path.parent)]
-    if circuit.evidence.get("smallest_circuit"):
-        pictures.append(draw_curve(circuit, path.parent))
+    try:
+        pictures = draw_all(circuit, path.parent)
+    except (KeyError, TypeError, ValueError) as error:  # written by hand, or by another version
+        raise SteerError(f"{path}: cannot be drawn, its parts are not those that `steer discover` writes") from error
     for picture in pictures:
         typer.echo(f"picture: {picture}")

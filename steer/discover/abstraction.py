@@ -20,11 +20,13 @@ from steer.discover.lab import LOGITS, Lab
 from steer.engine.engine import Part
 from steer.model.batch import collate
 from steer.model.checkpoint import Checkpoint
-from steer.names import Node, Role, Shape, Site
+from steer.names import Role, Shape, Site
 from steer.plan import Counterpart, Put, Run, make_run
 from steer.selection import counterparts
+from steer.steered import others
 from steer.task.counterparts import Variable
 from steer.task.episode import Episode
+from steer.task.grammar import Dice
 
 DRAWS = 5  # sets of other heads, for the null
 SITES: Mapping[Variable, tuple[tuple[Role, str], ...]] = {
@@ -67,8 +69,12 @@ def interchange(checkpoint: Checkpoint, episodes: Sequence[Episode], seed: int =
         if not sets or not asked:
             continue
         exchange = Exchange(checkpoint, asked, variable, seed)
-        lab, rng = exchange.lab, np.random.default_rng(seed)
-        nulls = {f"{name} null {n}": _others(shape, s, rng) for name, s in sets.items() for n in range(DRAWS)}
+        lab = exchange.lab
+        nulls = {
+            f"{name} null {n}": others(shape, sites, Dice(seed, name, n))
+            for name, sites in sets.items()
+            for n in range(DRAWS)
+        }
         measure, _ = lab.exact()
         found = lab.measure(exchange.runs(sets | nulls), measure, 1)
         ceiling = exchange.ceiling.estimate(exchange.ceiling.clean(exchange.ceiling.exact()[0], 1))
@@ -87,12 +93,3 @@ def interchange(checkpoint: Checkpoint, episodes: Sequence[Episode], seed: int =
 
 def _sites(shape: Shape, role: Role, port: str) -> list[Site]:
     return [Site(head, port) for head in dict(shape.roles).get(role, ())]
-
-
-def _others(shape: Shape, sites: Sequence[Site], rng: np.random.Generator) -> list[Site]:
-    """As many heads of the same blocks that are not among these."""
-    taken = {site.node for site in sites}
-    blocks = {(site.node.kind, site.node.layer) for site in sites}
-    free: list[Node] = [h for h in shape.all_heads if (h.kind, h.layer) in blocks and h not in taken]
-    chosen = rng.permutation(len(free))[: len(sites)].tolist()
-    return [Site(free[number], sites[0].port) for number in chosen]

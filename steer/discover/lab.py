@@ -46,7 +46,6 @@ class Lab:
         self.episodes, self.seed = list(episodes), seed
         self.parts = self.engine.parts(self.episodes)
         self.weights = bootstrap_weights(len(self.episodes), seed, DRAWS)
-        self.runs_made = 0
         writers = list(dict.fromkeys(writer_path(node) for node in self.shape.writers))
         with torch.no_grad():
             means = self.engine.means(writers, self.parts)
@@ -84,7 +83,6 @@ class Lab:
                 found = self.engine.run(run, bench)
                 if run.condition is not None:
                     _put(tallies[run.condition], part, *measure(part, found))
-        self.runs_made += len(runs)
         return tallies
 
     # What is measured.

@@ -74,7 +74,9 @@ def judge(lab: Lab, core: Sequence[Node], seed: int = 0) -> dict[str, object]:
         drawn = {heads[i] for i in rng.choice(len(heads), len(core), replace=False)}
         sets[f"random {number}"] = [head for head in heads if head not in drawn]
         sets[f"without random {number}"] = [head for head in heads if head in drawn]
-    subsets = [[head for head in core if rng.random() < 0.5] for _ in range(RANDOM)]
+    # Small ones: without half of the circuit nothing is left of the task, and two zeros agree.
+    sizes: list[int] = rng.integers(1, min(5, len(core)) + 1, RANDOM).tolist() if core else []
+    subsets = [[core[i] for i in rng.choice(len(core), size, replace=False)] for size in sizes]
     for number, subset in enumerate(subsets):
         sets[f"circuit less {number}"], sets[f"model less {number}"] = [*outside, *subset], subset
     sets |= {f"circuit less {head}": [*outside, head] for head in core}
@@ -90,6 +92,7 @@ def judge(lab: Lab, core: Sequence[Node], seed: int = 0) -> dict[str, object]:
         "model_without_circuit": share["without"].model_dump(),
         "model_without_random": _spread([share[f"without random {n}"] for n in range(RANDOM)]),
         "completeness": {"subsets": len(subsets), "mean_gap": _round(np.mean(gaps)), "max_gap": _round(np.max(gaps))}
+        | {"model_keeps": _round(np.mean([share[f"model less {n}"].value for n in range(len(subsets))]))}
         if gaps
         else None,
         "minimality": {str(h): _round(share["circuit"].value - share[f"circuit less {h}"].value) for h in core},

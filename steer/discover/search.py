@@ -24,19 +24,10 @@ from steer.names import ROLES, Node, Role
 from steer.task.episode import Episode
 from steer.version import __version__
 
-EPISODES = 300  # of each kind
-MAJORITY = (
-    0.5  # of the way from chance to always: a head plays a role if it attends as the role says more often than not
-)
+EPISODES = 250  # of each kind
+ABLE = 0.1  # exact match: below it there is nothing of the task to be faithful to
+MAJORITY = 0.5  # of the way from chance to always, for a head to play a role
 Tell = Callable[[float, str], None]  # how far, and a word on what is done
-
-
-@dataclass
-class Discovery:
-    """A circuit, and what was seen on the way to it."""
-
-    circuit: Circuit
-    pruned: Pruned
 
 
 @dataclass
@@ -61,7 +52,7 @@ class Cast:
 def discover(
     checkpoint: Checkpoint, searched: Sequence[Episode], judged: Sequence[Episode], count: int = EPISODES,
     threshold: float = THRESHOLD, tell: Tell = lambda done, text: None,
-) -> Discovery:  # fmt: skip
+) -> Circuit:  # fmt: skip
     """Search on some episodes (so many of each kind), judge on others (twice as many)."""
     lab = Lab(checkpoint, searched[:count])
     choosing = Lab(checkpoint, choices(searched)[:count])
@@ -71,7 +62,8 @@ def discover(
     outputs = output_heads(lab, cast, shares, threshold)
     traces = [trace(choosing, head, threshold, creeping(tell, 0.05, 0.35)) for head in outputs]
     edges = [edge for found in traces for edge in found.edges]
-    pruned = prune(lab, tell=creeping(tell, 0.35, 0.7)) if outputs else Pruned([], [], [])
+    able = lab.mean(lab.clean(lab.exact()[0], 1)) >= ABLE
+    pruned = prune(lab, tell=creeping(tell, 0.35, 0.7)) if outputs and able else Pruned([], [], [])
     direct = [node for node, share in shares.items() if share.low > threshold]
     members = cast_members(lab, cast, outputs, edges, direct, pruned.core)
     circuit = Circuit(
@@ -83,7 +75,7 @@ def discover(
         evidence={
             "steer": __version__,
             "searched_on": f"{len(lab.episodes)} episodes; paths on {len(choosing.episodes)} where an index is chosen",
-            "ablation": "mean by position over the searched episodes",
+            "ablation": "mean by position over the episodes at hand (searched, or judged)",
             "threshold": threshold,
             "scale": "0: everything ablated at the output head's port; 1: nothing ablated",
             "majority": MAJORITY,
@@ -92,10 +84,10 @@ def discover(
             "curve": [list(point) for point in pruned.curve],
         },
     )
-    if outputs:
+    if pruned.core:
         evidence = verify(checkpoint, circuit, judged[: 2 * count], tell)
         circuit = circuit.model_copy(update={"evidence": circuit.evidence | evidence})
-    return Discovery(circuit, pruned)
+    return circuit
 
 
 def creeping(tell: Tell, start: float, end: float) -> Callable[[str], None]:
@@ -115,6 +107,8 @@ def verify(checkpoint: Checkpoint, circuit: Circuit, episodes: Sequence[Episode]
     lab = Lab(checkpoint, episodes)
     core = [lab.shape.one_head(member.node) for member in circuit.members if member.core]
     lead = lab.shape.one_head(circuit.roles["output"][0])
+    drawn = {edge.source for edge in circuit.edges} | {*circuit.roles["output"]}
+    traced = [head for head in lab.shape.all_heads if str(head) in drawn]
     tell(0.8, "second opinions")
     some = Lab(checkpoint, choices(episodes)[: len(episodes) // 4])
     ports = [lab.shape.site(name) for name in dict.fromkeys(edge.target for edge in circuit.edges)]
@@ -123,11 +117,20 @@ def verify(checkpoint: Checkpoint, circuit: Circuit, episodes: Sequence[Episode]
     known = Checkpoint(checkpoint.model, checkpoint.record, checkpoint.name, circuit)
     return {
         "judged_on": f"{len(episodes)} other episodes",
+        "traced_heads": {"heads": len(traced), "faithfulness": kept_accuracy(lab, traced).model_dump()},
         "smallest_circuit": judge(lab, core) | {"output_attention": kept_attention(lab, lead, core)},
         "second_opinions": {"paths": len(said.paths), "rank_correlation_with_exact": said.agreement()}
         | {"approximation": "linear after the port; exact effects are measured by running each path"},
         "interchange": interchange(known, episodes),
     }
+
+
+def kept_accuracy(lab: Lab, heads: Sequence[Node]) -> Estimate:
+    """Exact match with every other head ablated, as a share of the clean model's."""
+    clean = lab.clean(lab.exact()[0], 1)
+    outside = [node for node in lab.shape.all_heads if node not in heads]
+    (found,) = lab.accuracy_without({"": outside}).values()
+    return lab.interval(lambda mean: mean(found) / mean(clean))
 
 
 def kept_attention(lab: Lab, head: Node, core: Sequence[Node]) -> dict[str, Any]:

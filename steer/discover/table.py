@@ -32,23 +32,25 @@ def describe(circuit: Circuit) -> str:
             f"stand in for one another at {group.target}: {', '.join(group.heads)} "
             f"(lost: {group.alone.value:.2f} at most alone, {group.together.value:.2f} together)"
         )
-    return "\n".join([*lines, *_verdict(circuit)])
+    verdict = _verdict(circuit) if evidence.get("smallest_circuit") else ["", "the task is not done: nothing to check"]
+    return "\n".join([*lines, *verdict])
 
 
 def _verdict(circuit: Circuit) -> list[str]:
     judged, opinions = circuit.evidence["smallest_circuit"], circuit.evidence["second_opinions"]
     kept, chance, gaps = judged["faithfulness"], judged["random_circuits"], judged["completeness"]
-    gaze = judged["output_attention"]
+    gaze, traced = judged["output_attention"], circuit.evidence["traced_heads"]
     correlation = opinions["rank_correlation_with_exact"]
     lines = [
         "",
         f"checked on {circuit.evidence['judged_on']}",
+        f"  heads with a path     {traced['heads']} heads keep {traced['faithfulness']['value']:.1%} of the accuracy",
         f"  smallest circuit      {judged['heads']} heads keep {kept['value']:.1%} of the accuracy "
         f"({kept['low']:.1%} to {kept['high']:.1%})",
         f"  random circuits       {chance['mean']:.1%} ({chance['min']:.1%} to {chance['max']:.1%})",
         f"  output head's gaze    {gaze['clean']['value']:.1%} clean, {gaze['circuit']['value']:.1%} in the circuit",
         f"  completeness          mean gap {gaps['mean_gap']:.1%}, largest {gaps['max_gap']:.1%} "
-        f"({gaps['subsets']} subsets)",
+        f"({gaps['subsets']} subsets, without which the model keeps {gaps['model_keeps']:.0%})",
         f"  least needed head     {min(judged['minimality'].items(), key=lambda entry: entry[1])[0]}",
         f"  gradients agree       EAP {correlation['eap']:.2f}, EAP-IG {correlation['eap_ig']:.2f} "
         f"(rank correlation with exact effects, {opinions['paths']} paths)",

@@ -30,26 +30,25 @@ Mode = Literal["kept", "ablated"]
 class Trace:
     """What was found behind one output head."""
 
-    head: Node
     edges: list[Edge] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
-    asked: list[Site] = field(default_factory=list)
 
 
 def trace(lab: Lab, head: Node, threshold: float = THRESHOLD, tell: Callable[[str], None] = lambda text: None) -> Trace:
-    found = Trace(head)
+    found = Trace()
     for port in ("k", "q", "v"):
         measure, reads = lab.share(head) if port == "v" else lab.attention(head)
         question = Question(lab, (Site(head, port),), measure, reads, threshold)
         if question.scale().low <= 0:  # what this port reads makes no difference
             continue
+        asked: set[Site] = set()  # of this port's sources: what passes through a node differs from port to port
         queue = [(1.0, question.chain)]
         while queue:
             queue.sort(key=lambda entry: -entry[0])  # a node is asked along the strongest chain that leads to it
             _, chain = queue.pop(0)
-            if chain[0] in found.asked:
+            if chain[0] in asked:
                 continue
-            found.asked.append(chain[0])
+            asked.add(chain[0])
             tell(f"{head} <- {chain[0]}")
             edges, groups = question.about(chain).answer()
             found.edges += edges.values()
@@ -142,14 +141,14 @@ class Question:
         return added
 
     def groups(self, chosen: list[Node], edges: dict[Node, Edge]) -> list[Group]:
-        """Heads each enough by itself, of which more is lost together than with any one."""
+        """Heads each enough by itself, of which more is lost together than one by one."""
         able = [node for node in chosen if node.is_head and edges[node].sufficiency.low > self.threshold]
         if len(able) < 2:
             return []
         (lost,) = self.take("ablated", {"": able}).values()
         together = self.effect(self.clean, lost)
         alone = max((edges[node].necessity for node in able), key=lambda effect: effect.value)
-        if together.low <= alone.high + self.threshold:
+        if together.low <= sum(max(edges[node].necessity.value, 0.0) for node in able) + self.threshold:
             return []
         return [Group(target=str(self.port), heads=tuple(map(str, able)), alone=alone, together=together)]
 

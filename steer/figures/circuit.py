@@ -17,6 +17,12 @@ Place = tuple[float, float]
 PORT_COLOURS = {"q": 0, "k": 2, "v": 1, "": 7}  # of the colour-blind palette
 
 
+def draw_all(circuit: Circuit, folder: Path) -> list[Path]:
+    """The graph, and the curve where the circuit was judged."""
+    pictures = [draw_circuit(circuit, folder)]
+    return [*pictures, draw_curve(circuit, folder)] if circuit.evidence.get("smallest_circuit") else pictures
+
+
 def draw_circuit(circuit: Circuit, folder: Path, name: str = "circuit") -> Path:
     edges = strongest(circuit)
     rows = layers(circuit, edges)
@@ -55,7 +61,8 @@ def strongest(circuit: Circuit) -> list[Edge]:
 
 
 def strength(edge: Edge) -> float:
-    return max(edge.sufficiency.value, edge.necessity.value, 0.0)
+    company = 0.0 if edge.in_company is None else edge.in_company.value
+    return max(edge.sufficiency.value, edge.necessity.value, company, 0.0)
 
 
 def layers(circuit: Circuit, edges: list[Edge]) -> dict[str, list[str]]:
@@ -116,11 +123,11 @@ def _short(node: str) -> str:
 
 
 def _title(circuit: Circuit, edges: int) -> str:
-    found = circuit.evidence.get("smallest_circuit") or {}
-    kept = f"; {found['heads']} heads keep {found['faithfulness']['value']:.0%} of the accuracy" if found else ""
-    return (
-        f"{circuit.checkpoint.name}: {edges} paths above {circuit.evidence.get('threshold', 0):.0%} of the scale{kept}"
+    found = circuit.evidence.get("traced_heads")
+    kept = (
+        f"; its {found['heads']} heads alone keep {found['faithfulness']['value']:.0%} of the accuracy" if found else ""
     )
+    return f"{circuit.checkpoint.name}: {edges} paths into the output heads{kept}"
 
 
 def _legend(axes: Axes) -> None:

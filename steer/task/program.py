@@ -85,6 +85,8 @@ def _check(episode: Episode, colours: Mapping[str, str]) -> None:
     faults += [
         f"prompt: {s!r} is in the question but has no colour" for s in episode.question.arguments if s not in colours
     ]
+    if len(set(episode.question.arguments)) < len(episode.question.arguments):
+        faults.append("prompt: the arguments of the question must be different primitives")
     for shown in episode.demonstrations:
         used = {colours.get(symbol) for symbol in shown.call.arguments}
         if len(used) < len(shown.call.arguments):

@@ -71,7 +71,7 @@ class Trainer:
         for stage in protocol.stages:  # an MLP that starts silent must not disturb when it is let in
             for mlp in mlps(model, stage.silent):
                 torch.nn.init.zeros_(mlp.W_out.weight)
-            torch.nn.init.zeros_(silent_output(model, stage))
+            silent_output(model, stage).zero_()
         self.model = model.to(device)
         self.source: Source = share_source(self.model)
         settings = protocol.optimiser
@@ -85,9 +85,12 @@ class Trainer:
     def begin_from(self, start: Checkpoint) -> None:
         """Take over a checkpoint's weights; what it was trained on before stays part of the record."""
         if start.record.config != self.protocol.model:
-            raise CheckpointError(f"{start.name} has other sizes than the protocol: {start.record.config}")
+            mine, its = vars(self.protocol.model), vars(start.record.config)
+            differ = [f"{name} {its[name]} (protocol: {mine[name]})" for name in mine if mine[name] != its[name]]
+            raise CheckpointError(f"{start.name} is another model: {', '.join(differ)}")
+        if start.record.data_seed != self.protocol.data_seed:
+            raise CheckpointError(f"{start.name} was trained on other episodes: data_seed {start.record.data_seed}")
         self.model.load_state_dict(start.model.state_dict())
-        torch.nn.init.zeros_(silent_output(self.model, self.protocol.stages[0]))
         before = start.record
         self.before = {"seed": before.seed, "weights_sha256": before.weights_sha256, "protocol": before.protocol}
         self.history = list(before.history)
@@ -142,6 +145,14 @@ class Trainer:
             mlp.silent = False
         for mlp in mlps(self.model, stage.silent):
             mlp.silent = True
+        with torch.no_grad():  # they start anew: what is let in later must not disturb
+            for mlp in mlps(self.model, stage.silent):
+                mlp.W_out.weight.zero_()
+                mlp.W_out.bias.zero_()
+            silent_output(self.model, stage).zero_()
+            for moment in self.optimiser.state.get(last_cross(self.model).W_O.weight, {}).values():
+                if moment.ndim == 2:  # not the count of steps
+                    silent_part(moment, self.model, stage).zero_()
 
     def step(self, batch: Batch, rate: float, noise: float = 0.0) -> tuple[float, int]:
         """One update; gives the loss and how many sequences were right before it."""
@@ -239,12 +250,21 @@ def mlps(model: Transformer, whose: str) -> list[MLP]:
 
 def silent_output(model: Transformer, stage: Stage, gradient: bool = False) -> Tensor:
     """The part of the last cross-attention's W_O (or of its gradient) whose heads are silent in a stage."""
+    parameter = last_cross(model).W_O.weight
+    whole = parameter.grad if gradient else parameter.detach()
+    assert whole is not None
+    return silent_part(whole, model, stage)
+
+
+def silent_part(whole: Tensor, model: Transformer, stage: Stage) -> Tensor:
+    heads = model.config.heads if stage.output_heads is None else stage.output_heads
+    return whole[:, heads * model.config.d_head :]
+
+
+def last_cross(model: Transformer) -> Attention:
     block = model.dec[-1]["cross_attn"]  # type: ignore[index]
     assert isinstance(block, Attention)
-    weight = block.W_O.weight.grad if gradient else block.W_O.weight.detach()
-    assert weight is not None
-    heads = model.config.heads if stage.output_heads is None else stage.output_heads
-    return weight[:, heads * model.config.d_head :]
+    return block
 
 
 def noisy(output: NDArray[np.int64], share: float, key: tuple[int, int]) -> NDArray[np.int64]:
