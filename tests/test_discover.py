@@ -196,3 +196,15 @@ def test_a_circuit_with_a_head_that_is_not_there_is_named(tmp_path: Path):
     write_circuit(Circuit(checkpoint=described, roles={"output": ("dec-cross-0.7",)}), folder)
     with pytest.raises(SteerError, match=r"circuit.yaml: roles.output: no head named 'dec-cross-0.7'"):
         shape_of(str(folder))
+
+
+def test_a_circuit_is_drawn_again_and_a_broken_one_is_answered(steer, tmp_path: Path):
+    write_circuit(found_in(chain(), (2, 4)), tmp_path)
+    assert "circuit.png" in steer("draw", tmp_path).output
+    assert (tmp_path / "curve.png").is_file()
+    text = (tmp_path / "circuit.yaml").read_text()
+    (tmp_path / "circuit.yaml").write_text(text.replace("enc-self-1.0", "foo"))
+    broken = steer("draw", tmp_path)
+    assert broken.exit_code == 2
+    assert "cannot be drawn" in broken.output
+    assert steer("draw", tmp_path, "--figure", "bars").exit_code == 2

@@ -107,6 +107,8 @@ def test_a_control_is_as_many_other_heads_of_the_same_blocks():
         ({"sets": [{"name": "ceiling", "sites": "enc-self-0.1.z"}]}, "'ceiling' is taken"),
         ({"sets": [{"name": "a", "sites": "enc-self-0.9.z"}]}, "no site named 'enc-self-0.9.z'"),
         ({"sets": [{"name": "a", "sites": "$rhs-scanner.z"}]}, "it has $question-broadcast, $output"),
+        ({"sets": [{"name": "a", "sites": "$rhs-scanner:any.z"}]}, "no head of this checkpoint plays these roles"),
+        ({"sets": [{"name": "a", "sites": "enc-self-0.*.z"}], "control": "a"}, "only 0 of 8 sites"),
     ],
 )
 def test_bad_steering_is_answered(keys, says: str):
@@ -137,6 +139,7 @@ PROMPT = "B S A | A = red | B = blue | C = green | C S B = blue green green"
         (["--prompt", PROMPT, "--swap", "B", "C"], "the question has B and A"),
         (["--prompt", "B S | B = blue | B S = blue blue", "--swap", "B", "S"], "only one argument"),
         (["--prompt", PROMPT, "--change", "function"], "no other function"),
+        (["--prompt", "A S A | A = red | B = blue | A S B = red blue"], "must be different primitives"),
         (["--prompt", PROMPT, "--swap", "B", "A", "--change", "argument"], "without it"),
         (["--prompt", PROMPT, "--at", "enc-self-0.9.v"], "enc-self-0.9"),
     ],
@@ -152,3 +155,20 @@ def test_no_episode_to_steer_is_said():
     loaded = steer_recipe(sets=[{"name": "a", "sites": "enc-self-0.1.z"}], episodes={"arity": 1})
     with pytest.raises(SteerError, match="0 of"):
         select(loaded.recipe.episodes, 0, "function")
+
+
+def test_ask_finds_an_episode_that_fits(steer, tmp_path: Path):
+    told = json.loads(steer("ask", "--change", "function", "--json", "--out", tmp_path).output)
+    assert told["predicted"] != told["right"]
+
+
+def test_the_faults_of_sets_are_reported_with_the_others(steer, tmp_path: Path):
+    path = tmp_path / "bad.yaml"
+    path.write_text(
+        "kind: steer\nvariable: argument\nwrong: 1\nepisodes: {arity: 2}\n"
+        "sets: [{name: a, sites: enc-self-0.9.z}]\nmeasures: [{name: exact-match}]\n"
+    )
+    done = steer("validate", path)
+    assert done.exit_code == 2
+    assert "unknown key 'wrong'" in done.output
+    assert "enc-self-0.9.z" in done.output
