@@ -10,7 +10,8 @@ import torch
 from handmade import chain, checkpoint, copier, episodes
 from oracle import hooked_forward
 
-from steer.circuit import Circuit, Described, write_circuit
+from steer.circuit import Circuit, Described, Edge, Estimate, write_circuit
+from steer.discover import trace as tracing
 from steer.discover.abstraction import interchange
 from steer.discover.gradients import gradient_scores
 from steer.discover.lab import Lab, answer_likelihood
@@ -23,7 +24,7 @@ from steer.model.checkpoint import Checkpoint, load_checkpoint, read_record, sav
 from steer.model.config import ModelConfig
 from steer.model.evaluate import answers
 from steer.model.transformer import Transformer, initialise
-from steer.names import Site
+from steer.names import Node, Site
 from steer.plan import Ablated, Rebuild
 from steer.planning import shape_of
 from steer.task.attended import ATTENDED
@@ -208,3 +209,33 @@ def test_a_circuit_is_drawn_again_and_a_broken_one_is_answered(steer, tmp_path: 
     assert broken.exit_code == 2
     assert "cannot be drawn" in broken.output
     assert steer("draw", tmp_path, "--figure", "bars").exit_code == 2
+
+
+def test_a_node_is_asked_anew_for_each_port_that_it_reaches(monkeypatch: pytest.MonkeyPatch):
+    """What passes through a node on its way to the keys is not what passes through it to the values."""
+    asked = []
+
+    class Stub:
+        def __init__(self, lab, chain, *rest) -> None:
+            self.chain = chain
+
+        def scale(self) -> Estimate:
+            return Estimate(value=1, low=1, high=1)
+
+        def about(self, chain) -> Stub:
+            return Stub(None, chain)
+
+        def answer(self):
+            asked.append(" -> ".join(map(str, self.chain)))
+            if len(self.chain) > 1:
+                return {}, []
+            one = Estimate(value=1, low=1, high=1)
+            port = str(self.chain[0])
+            return {Node("enc-mlp", 1): Edge(source="enc-mlp-1", target=port, sufficiency=one, necessity=one,
+                                             measured_at=port)}, []  # fmt: skip
+
+    monkeypatch.setattr(tracing, "Question", Stub)
+    head = Node("dec-cross", 0, 0)
+    found = tracing.trace(Lab(copier(), episodes(4, (1, 1))), head)
+    assert len(found.edges) == 3
+    assert [chain for chain in asked if "->" in chain] == [f"enc-mlp-1 -> dec-cross-0.0.{port}" for port in "kqv"]
