@@ -23,9 +23,8 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Pruned:
-    """Heads in the order in which they were given up, and what was left at each size."""
+    """The smallest set that was found, and what was left at each size on the way."""
 
-    order: list[Node]  # the first one went first
     curve: list[tuple[int, float]]  # heads kept, exact match on the search's episodes
     core: list[Node]
 
@@ -49,7 +48,7 @@ def prune(lab: Lab, keep: float = KEEP, tell: Tell = lambda text: None) -> Prune
             core, step = list(heads), max(1, len(taken))
         else:  # below: only the shape of the curve is left to draw
             step = max(1, len(heads) // 6)
-    return Pruned(gone, curve, core)
+    return Pruned(curve, core)
 
 
 def _losses(lab: Lab, heads: Sequence[Node], gone: Sequence[Node]) -> dict[Node, float]:

@@ -63,7 +63,7 @@ def discover(
     traces = [trace(choosing, head, threshold, creeping(tell, 0.05, 0.35)) for head in outputs]
     edges = [edge for found in traces for edge in found.edges]
     able = lab.mean(lab.clean(lab.exact()[0], 1)) >= ABLE
-    pruned = prune(lab, tell=creeping(tell, 0.35, 0.7)) if outputs and able else Pruned([], [], [])
+    pruned = prune(lab, tell=creeping(tell, 0.35, 0.7)) if outputs and able else Pruned([], [])
     direct = [node for node, share in shares.items() if share.low > threshold]
     members = cast_members(lab, cast, outputs, edges, direct, pruned.core)
     circuit = Circuit(

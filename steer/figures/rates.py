@@ -20,7 +20,7 @@ def draw_rates(result: Result) -> Figure:
     """The shares; above them, where the result has patterns, one head's attention before and after on an episode."""
     panels = _shown(result)
     conditions = list(dict.fromkeys(row["condition"] for row in _rows(result)))
-    heights = [CELL_OF_MANY * len(panel["queries"]) + 0.75 for panel in panels]
+    heights = [CELL_OF_MANY * len(panel["queries"]) + 0.85 for panel in panels]
     bars = 0.75 + 0.2 * len(conditions)
     width = max(COLUMN, CELL_OF_MANY * max((len(panel["keys"]) for panel in panels), default=0) + 1.3)
     figure = new_figure(width, sum(heights) + bars + 0.75)
@@ -81,5 +81,5 @@ def _caption(panel: dict[str, Any], result: Result) -> str:
         for example in result.details.get("examples", [])
         if example["condition"] == panel["condition"] and example["prompt"] == panel["episode"]
     ]
-    said = f": the model writes {written[0] or 'nothing'}" if written else ""
+    said = f"\nthe model writes {written[0] or 'nothing'}" if written else ""
     return f"{panel['head']}, {panel['condition']}{said}"
