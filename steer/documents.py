@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from steer.errors import ConfigError, nearest, unknown
@@ -31,6 +31,15 @@ class Strict(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
+
+def _some(values: tuple[object, ...]) -> tuple[object, ...]:
+    if not values:
+        raise ValueError("at least one is needed")
+    return values
+
+
+# Not `min_length`, which counts the valid entries: a list with one bad entry would be called too short as well.
+AT_LEAST_ONE = AfterValidator(_some)
 
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
@@ -170,9 +179,31 @@ def check(document: Document, schema: type[M]) -> M:
 def check_as(document: Document, adapter: TypeAdapter[T], schema: Any) -> T:
     """The same for a schema that is not a class, such as a union."""
     try:
-        return adapter.validate_python(document.data)
+        made = adapter.validate_python(document.data)
     except ValidationError as error:
         raise ConfigError(*(_fault(document, schema, detail) for detail in error.errors())) from error
+    if taken := list(_taken_for_numbers(document.data, made, ())):
+        raise ConfigError(
+            *(
+                f"{document.place(loc)}: {'.'.join(map(str, loc))}: should be a number (found {value})"
+                for loc, value in taken
+            )
+        )
+    return made
+
+
+def _taken_for_numbers(data: Any, made: Any, loc: Loc) -> Iterator[tuple[Loc, bool]]:
+    """Each true or false of the file that pydantic has read as 1 or 0: `count: yes` would be one episode."""
+    if isinstance(data, bool) and not isinstance(made, bool):
+        yield loc, data
+    elif isinstance(data, dict):
+        for key, value in data.items():
+            yield from _taken_for_numbers(
+                value, made[key] if isinstance(made, dict) else getattr(made, key), (*loc, key)
+            )
+    elif isinstance(data, list):
+        for index, value in enumerate(data):
+            yield from _taken_for_numbers(value, made[index], (*loc, index))
 
 
 def _fault(document: Document, schema: Any, detail: ErrorDetails) -> str:

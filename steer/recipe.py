@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field, TypeAdapter, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, model_validator
 from typing_extensions import Self
 
-from steer.documents import Strict
+from steer.documents import AT_LEAST_ONE, Strict
 from steer.shipped import DEFAULT
 from steer.task.counterparts import Variable
 from steer.task.splits import SplitName
@@ -20,6 +20,12 @@ from steer.task.splits import SplitName
 def _listed(value: object) -> object:
     """One name may be written without brackets."""
     return [value] if isinstance(value, str) else value
+
+
+def _from_least_to_most(ends: tuple[int, int] | None) -> tuple[int, int] | None:
+    if ends and not 1 <= ends[0] <= ends[1]:
+        raise ValueError("must be [least, most], from 1")
+    return ends
 
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_listed, json_schema_input_type=str | list[str])]
@@ -35,9 +41,11 @@ class Episodes(Strict):
     count: Annotated[int, Field(ge=1, le=10_000, description="how many, at most")] = 2_000
     seed: Annotated[int, Field(ge=0, description="chooses among those that match, when there are more than count")] = 0
     arity: Annotated[Literal[1, 2] | None, Field(description="only questions of so many arguments")] = None
-    length: Annotated[tuple[int, int] | None, Field(description="only answers of so many colours, [least, most]")] = (
-        None
-    )
+    length: Annotated[
+        tuple[int, int] | None,
+        AfterValidator(_from_least_to_most),
+        Field(description="only answers of so many colours, [least, most]"),
+    ] = None
 
 
 class Ablation(Strict):
@@ -50,6 +58,12 @@ class Ablation(Strict):
     reference: Annotated[
         Literal["episodes"] | SplitName, Field(description="episodes that give the mean: the recipe's own, or a split")
     ] = "episodes"
+
+    @model_validator(mode="after")
+    def _from_its_own(self) -> Self:
+        if self.value == "resample" and self.reference != "episodes":
+            raise ValueError("resample takes values of the recipe's own episodes (reference: episodes)")
+        return self
 
 
 class AttentionMeasure(Strict):
@@ -134,24 +148,11 @@ class Common(Strict):
         tuple[Annotated[int, Field(ge=1, le=64)], ...],
         Field(description="edit only these places of the sequence, counted from 1 (default: all of them)"),
     ] = ()
-    measures: tuple[Measure, ...]
+    measures: Annotated[tuple[Measure, ...], AT_LEAST_ONE]
     # Not `save`: nnsight gives every object an attribute of that name, which pydantic would take for a default.
     tensors: Annotated[Names, Field(description="sites whose values are written to tensors.safetensors")] = ()
     seed: Annotated[int, Field(ge=0, description="of resampling and of the intervals")] = 0
     figure: Figures = ("bars",)
-
-    @model_validator(mode="after")
-    def _complete(self) -> Self:
-        faults = []
-        if not self.measures:
-            faults.append("measures: at least one is needed")
-        if self.ablation.value == "resample" and self.ablation.reference != "episodes":
-            faults.append("ablation: resample takes values of the recipe's own episodes (reference: episodes)")
-        if self.episodes.length and not 1 <= self.episodes.length[0] <= self.episodes.length[1]:
-            faults.append("episodes.length: must be [least, most], from 1")
-        if faults:
-            raise ValueError("; ".join(faults))
-        return self
 
 
 class KeepOnlyOne(Common):
@@ -207,7 +208,7 @@ class Steer(Common):
     kind: Literal["steer"]
     variable: Annotated[Variable, Field(description="what is changed")]
     by: Annotated[Literal["counterpart", "positions"], Field(description="how it is changed")] = "counterpart"
-    sets: Annotated[tuple[SteeredSet, ...], Field(min_length=1, description="each a condition of its own")]
+    sets: Annotated[tuple[SteeredSet, ...], AT_LEAST_ONE, Field(description="each a condition of its own")]
     control: Annotated[
         str | None, Field(description="name of a set: as many other heads of the same blocks are changed instead")
     ] = None
@@ -249,7 +250,7 @@ class Compare(Common):
     """Several interventions on the whole forward pass, side by side with the clean run."""
 
     kind: Literal["compare"]
-    conditions: Annotated[tuple[Condition, ...], Field(min_length=1)]
+    conditions: Annotated[tuple[Condition, ...], AT_LEAST_ONE]
 
     @model_validator(mode="after")
     def _different_names(self) -> Self:

@@ -14,10 +14,12 @@ from pathlib import Path
 import pytest
 import torch
 from hypothesis import settings
+from rig import make_engine
 from typer.testing import CliRunner, Result
 
 from steer.circuit import Circuit, Described, write_circuit
 from steer.commands import app
+from steer.engine.engine import Engine
 from steer.model.config import ModelConfig
 from steer.model.transformer import Transformer, initialise
 from steer.shipped import CHECKPOINTS, DEFAULT, RECORD
@@ -49,6 +51,11 @@ def paper_model() -> Transformer:
     return model.eval()
 
 
+@pytest.fixture
+def engine(paper_model: Transformer) -> Engine:
+    return make_engine(paper_model.double())
+
+
 ROLES = {
     "output": ["dec-cross-1.4", "dec-cross-1.0"], "rhs-scanner": ["dec-cross-0.0", "dec-cross-0.4"],
     "primitive-pairing": ["enc-self-1.2"], "question-broadcast": ["enc-self-0.3"],
@@ -76,3 +83,23 @@ def steer() -> Callable[..., Result]:
         return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
     return run
+
+
+GOOD = """\
+kind: keep-only-one
+target: dec-cross-1.3.k
+sources: enc-self-*.*
+freeze: dec-cross-1.3.q
+episodes: {count: 30}
+measures:
+  - {name: attention-accuracy, heads: dec-cross-1.3}
+"""
+
+
+@pytest.fixture
+def recipe_file(tmp_path: Path):
+    def write(text: str, name: str = "mine.yaml") -> Path:
+        (tmp_path / name).write_text(text)
+        return tmp_path / name
+
+    return write

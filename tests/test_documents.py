@@ -63,7 +63,7 @@ def test_every_fault_is_reported_with_its_place():
         ("stages: [{questions: {compositions: 0}}]", "at least one question"),
         ("stages: [{grammars: [{primitives: [4, 2]}]}]", "primitives must go from small to large"),
         ("stages: [{grammars: [{primitivs: [2, 4]}]}]", "did you mean 'primitives'"),
-        ("stages: [{grammars: []}]", "at least one grammar"),
+        ("stages: [{grammars: []}]", "at least one is needed"),
         ("stages: [{episodes: often}]", "stages.0.episodes"),
     ],
 )

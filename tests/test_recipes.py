@@ -9,36 +9,18 @@ from typing import get_args
 import jsonschema
 import pytest
 import yaml
+from conftest import GOOD
 
 from steer.errors import ConfigError
-from steer.library import gather, load_recipe
+from steer.library import load_recipe
 from steer.lower import lower
 from steer.names import Node, Shape
 from steer.plan import Rebuild
 from steer.recipe import RECIPE, Recipe
-from steer.results import read_result
-from steer.shipped import RECIPES, recipe_files, recipe_names
+from steer.shipped import RECIPES, recipe_files
 
 SHAPE = Shape(2, 2, 8)
 CAST = Shape(2, 2, 8, (("output", (Node("dec-cross", 1, 4),)), ("primitive-pairing", (Node("enc-self", 1, 2),))))
-GOOD = """\
-kind: keep-only-one
-target: dec-cross-1.3.k
-sources: enc-self-*.*
-freeze: dec-cross-1.3.q
-episodes: {count: 30}
-measures:
-  - {name: attention-accuracy, heads: dec-cross-1.3}
-"""
-
-
-@pytest.fixture
-def recipe_file(tmp_path: Path):
-    def write(text: str, name: str = "mine.yaml") -> Path:
-        (tmp_path / name).write_text(text)
-        return tmp_path / name
-
-    return write
 
 
 def faults(path: Path) -> tuple[str, ...]:
@@ -110,10 +92,14 @@ def test_names_are_checked_against_the_model_all_at_once(recipe_file):
         (("kind: keep-only-one", "kind: keep-only-one\ndescription: \x07"), "not valid YAML"),
         (("freeze: dec-cross-1.3.q", "freeze: dec-cross-1.3.w"), "no site named"),
         (("dec-cross-1.3}", "dec-cross-1.3, against: counterfactual}"), "only a position-swap"),
-        (("count: 30", "length: [3, 1]"), r"episodes\.length: must be"),
+        (("count: 30", "length: [3, 1]"), r"mine.yaml:5:20: episodes\.length: must be"),
         (("count: 30", "count: .nan"), "episodes.count"),
         (("count: 30", "seed: many"), "episodes.seed"),
-        (("measures:\n  - {name: attention-accuracy, heads: dec-cross-1.3}", "measures: []"), "at least one is needed"),
+        (
+            ("measures:\n  - {name: attention-accuracy, heads: dec-cross-1.3}", "measures: []"),
+            "at least one is needed",
+        ),
+        (("count: 30", "count: yes"), r"mine.yaml:5:19: episodes.count: should be a number"),
     ],
 )
 def test_bad_recipes_are_answered(recipe_file, change: tuple[str, str], says: str):
@@ -199,207 +185,3 @@ def test_every_kind_has_a_class_and_the_schema_forbids_the_rest():
     schema = RECIPE.json_schema()
     assert len(schema["discriminator"]["mapping"]) == len(get_args(get_args(Recipe)[0]))
     assert all(not d.get("additionalProperties", False) for d in schema["$defs"].values() if d["type"] == "object")
-
-
-# The command line
-
-
-def test_run_writes_a_whole_result_and_knows_it_the_second_time(steer, recipe_file, tmp_path: Path):
-    path, out = recipe_file(GOOD), tmp_path / "out"
-    first = json.loads(steer("run", path, "--out", out, "--json").stdout)
-    folder = Path(first["folder"])
-    assert sorted(p.name for p in folder.iterdir()) == [
-        "figure.pdf",
-        "figure.png",
-        "figure.svg",
-        "result.json",
-        "rows.csv",
-    ]
-    assert first["recipe"]["episodes"]["count"] == 30
-    assert first["checkpoint"]["name"]
-    assert {"torch", "nnsight", "steer"} <= set(first["versions"])
-    again = json.loads(steer("run", path, "--out", out, "--json").stdout)
-    assert again["unchanged"]
-    assert again["rows"] == first["rows"]
-    forced = json.loads(steer("run", path, "--out", out, "--json", "--force").stdout)
-    assert not forced["unchanged"]
-    assert forced["rows"] == first["rows"]  # same recipe, same checkpoint, same seed: same numbers
-    other = json.loads(steer("run", path, "--out", out, "--json", "episodes.count=20").stdout)
-    assert other["folder"] != first["folder"]
-    assert other["episodes"] == 20
-
-
-def test_rows_carry_intervals_and_both_ends(steer, recipe_file, tmp_path: Path):
-    told = json.loads(steer("run", recipe_file(GOOD), "--out", tmp_path, "--json").stdout)
-    conditions = {row["condition"] for row in told["rows"]}
-    assert {"nothing ablated", "everything ablated", "enc-self-0.0"} <= conditions
-    assert all(row["low"] <= row["value"] <= row["high"] for row in told["rows"])
-    assert {row["position"] for row in told["rows"]} >= {"all", "1", "2", "3"}
-
-
-def test_a_batch_goes_on_past_a_bad_recipe(steer, recipe_file, tmp_path: Path):
-    recipe_file(GOOD, "a.yaml")
-    recipe_file(GOOD.replace("sources", "sorces"), "b.yaml")
-    recipe_file(GOOD.replace("count: 30", "count: 25"), "c.yaml")
-    done = steer("run", tmp_path, "nowhere", "--out", tmp_path / "out")
-    assert done.exit_code == 1
-    assert "b.yaml:3" in done.stderr
-    assert "no recipe named 'nowhere'" in done.stderr
-    assert {p.name.split("-")[0] for p in (tmp_path / "out").iterdir()} == {"a", "c"}
-    assert [line.split()[:2] for line in done.stdout.splitlines()[1:]] == [
-        ["nowhere", "failed"], ["a", "done"], ["b", "failed"], ["c", "done"],
-    ]  # fmt: skip
-
-
-def test_processes_give_the_same_rows(steer, recipe_file, tmp_path: Path):
-    recipe_file(GOOD, "a.yaml")
-    recipe_file(GOOD.replace("count: 30", "count: 25"), "c.yaml")
-    steer("run", tmp_path, "--out", tmp_path / "one")
-    done = steer("run", tmp_path, "--out", tmp_path / "two", "--jobs", 2)
-    assert done.exit_code == 0, done.output
-    for folder in (tmp_path / "one").iterdir():
-        assert read_result(folder).rows == read_result(tmp_path / "two" / folder.name).rows
-
-
-def test_saved_tensors_are_the_sites(steer, recipe_file, tmp_path: Path):
-    from safetensors.torch import load_file
-
-    text = "kind: ablate-set\nnodes: enc-self-0.1\nepisodes: {count: 30}\ntensors: [enc-self-0.1.z, enc-self-0.1.out]\n"
-    path = recipe_file(text + "measures: [{name: exact-match}]\n")
-    told = json.loads(steer("run", path, "--out", tmp_path, "--json", "ablation.value=zero").stdout)
-    tensors = load_file(Path(told["folder"]) / "tensors.safetensors")
-    assert set(tensors) == {f"{c}/enc-self-0.1.{p}" for c in ("nothing ablated", "set ablated") for p in ("z", "out")}
-    assert (tensors["set ablated/enc-self-0.1.z"] == 0).all()
-    assert tensors["nothing ablated/enc-self-0.1.out"].abs().sum() > 0
-
-
-RUNS = [
-    (name, value)
-    for name in recipe_names()
-    for value in ("mean", "zero", "resample")
-    if value == "mean" or load_recipe(name).recipe.kind != "clean"
-]
-
-
-@pytest.mark.parametrize(("recipe", "value"), RUNS)
-def test_every_shipped_recipe_runs_with_every_ablation(steer, cast: Path, tmp_path: Path, recipe: str, value: str):
-    changes = ["episodes.count=9", f"ablation.value={value}", f"checkpoint={cast}"]
-    done = steer("run", recipe, *changes, "--out", tmp_path, "--json")
-    assert done.exit_code == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["rows"] or told["details"]
-
-
-def test_a_description_may_hold_any_sign(steer, recipe_file, tmp_path: Path):
-    done = steer("run", recipe_file(GOOD), r"description='x $\frac{ y$ z'", "--out", tmp_path)
-    assert done.exit_code == 0, done.output
-
-
-def test_greedy_and_forced_exact_match_agree(steer, recipe_file, tmp_path: Path):
-    text = "kind: ablate-set\nnodes: enc-self-0.1\nepisodes: {count: 60, length: [1, 1]}\n"
-    both = "measures: [{name: exact-match, decoding: greedy}, {name: exact-match, decoding: forced}]\n"
-    told = json.loads(steer("run", recipe_file(text + both), "--out", tmp_path, "--json").stdout)
-    found = {how: [r["value"] for r in told["rows"] if r["decoding"] == how] for how in ("forced", "greedy")}
-    assert len(found["forced"]) == 2
-    assert found["forced"] == found["greedy"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["run", "keep_on_k"], "did you mean keep_one_k"),
-        (["run"], "RECIPE"),
-        (["run", "seed=3"], "name at least one recipe"),
-        (["run", "FILE", "episodes.arity=2", "episodes.length=[6, 9]"], "0 of 2,000 episodes match"),
-        (["run", "FILE", "checkpoint=nowhere"], "no checkpoint named 'nowhere'"),
-        (["run", "FILE", "--dtype", "float16"], "float32 or float64"),
-        (["run", "FILE", "--device", "cuda:77"], "no device named"),
-        (["run", "FILE", "target=dec-cross-1.77.k"], "target"),
-        (["plan", "FILE", "sources=enc-self-5.*"], "sources"),
-        (["validate", "EMPTY"], "holds no recipes"),
-        (["cp", "keep_one"], "did you mean keep_one_k"),
-        (["cp", "keep_one_k", "FILE"], "is there already"),
-    ],
-)
-def test_bad_calls_are_answered(steer, recipe_file, tmp_path: Path, arguments: list[str], says: str):
-    path = recipe_file(GOOD)
-    (tmp_path / "empty").mkdir()
-    filled = [str(path) if a == "FILE" else str(tmp_path / "empty") if a == "EMPTY" else a for a in arguments]
-    extra = ["--out", str(tmp_path / "out")] if arguments[0] == "run" else []
-    done = steer(*filled, *extra)
-    assert done.exit_code == 2, done.output
-    assert says in done.stderr
-    assert not (tmp_path / "out").exists()
-    assert path.read_text() == GOOD
-
-
-def test_validate_reports_the_faults_of_all_files(steer, recipe_file, tmp_path: Path):
-    recipe_file(GOOD.replace("sources", "sorces"), "a.yaml")
-    recipe_file("kind: [", "b.yaml")
-    recipe_file(GOOD, "c.yaml")
-    done = steer("validate", tmp_path)
-    assert done.exit_code == 2
-    assert "a.yaml" in done.stderr
-    assert "b.yaml:1:8" in done.stderr
-    assert "c.yaml" not in done.stderr
-    assert steer("validate", tmp_path / "c.yaml").stdout == "1 recipe: no faults\n"
-
-
-def test_a_read_only_or_full_folder_is_named_and_old_results_stay(steer, recipe_file, tmp_path: Path, monkeypatch):
-    path, out = recipe_file(GOOD), tmp_path / "out"
-    first = json.loads(steer("run", path, "--out", out, "--json").stdout)
-
-    def full_disk(handle: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("steer.files.os.fsync", full_disk)
-    done = steer("run", path, "--out", out, "--force")
-    assert done.exit_code == 2
-    assert "No space left on device" in done.stderr
-    assert read_result(Path(first["folder"])).rows == first["rows"]
-
-
-def test_an_interrupt_leaves_earlier_results(steer, recipe_file, tmp_path: Path, monkeypatch):
-    recipe_file(GOOD, "a.yaml")
-    recipe_file(GOOD.replace("count: 30", "count: 25"), "b.yaml")
-    import steer.experiment as experiment
-
-    real, calls = experiment.run_experiment, []
-
-    def second_is_interrupted(*arguments):
-        calls.append(1)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        return real(*arguments)
-
-    monkeypatch.setattr(experiment, "run_experiment", second_is_interrupted)
-    done = steer("run", tmp_path, "--out", tmp_path / "out")
-    assert done.exit_code == 130
-    assert [p.name.split("-")[0] for p in (tmp_path / "out").iterdir()] == ["a"]
-
-
-def test_plan_for_people_and_for_scripts(steer):
-    told = json.loads(steer("plan", "chain_k", "--json").stdout)
-    text = steer("plan", "chain_k").stdout
-    assert len(told["runs"]) == told["forwards"]
-    assert all(run["name"] in text for run in told["runs"])
-    assert "dec.1.cross_attn.attend" in text
-
-
-def test_cp_copies_what_is_shipped(steer, tmp_path: Path):
-    assert steer("cp", "keep_one_k", tmp_path).exit_code == 0
-    copied, original = tmp_path / "keep_one_k.yaml", RECIPES / "keep_one_k.yaml"
-    assert copied.read_text().splitlines()[1:] == original.read_text().splitlines()[1:]
-    schema = copied.read_text().splitlines()[0].partition("$schema=")[2]
-    assert Path(schema).is_file()
-    assert steer("cp", "tiny", tmp_path / "mine").exit_code == 0
-    assert {p.name for p in (tmp_path / "mine").iterdir()} == {"checkpoint.json", "model.safetensors"}
-    shipped = recipe_files()[0].parent
-    assert steer("cp", "keep_one_k", shipped, "--force").exit_code == 2  # never over itself
-    assert steer("cp", "presets/tiny", tmp_path / "preset.yaml").exit_code == 0
-    assert "stages" in (tmp_path / "preset.yaml").read_text()
-
-
-def test_gather_takes_each_recipe_once(tmp_path: Path):
-    name = recipe_names()[0]
-    assert len(gather([name, name, str(recipe_files()[0])])[0]) == 1

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from steer.documents import Strict
+from steer.documents import AT_LEAST_ONE, Strict
 from steer.model.config import ModelConfig
 from steer.task.grammar import PAPER, Grammar
 
@@ -57,7 +57,9 @@ class Stage(Strict):
         Field(description="'split': the 10,000 training episodes; a number: so many fresh ones each epoch"),
     ] = "split"
     grammars: Annotated[
-        tuple[Grammar, ...], Field(description="ranges of fresh episodes; each is drawn from one at random")
+        tuple[Grammar, ...],
+        AT_LEAST_ONE,
+        Field(description="ranges of fresh episodes; each is drawn from one at random"),
     ] = (PAPER,)
     questions: Questions = Questions()
     writing: Writing = Writing()
@@ -80,8 +82,6 @@ class Stage(Strict):
 
     @model_validator(mode="after")
     def _draw_from_something(self) -> Stage:
-        if not self.grammars:
-            raise ValueError("grammars: at least one grammar is needed")
         asks = self.questions.compositions + self.questions.primitives
         if self.episodes != "split" and not asks and not any(g.demonstrations[1] for g in self.grammars):
             raise ValueError("questions: only copies are asked, and no grammar has demonstrations to copy")
@@ -101,12 +101,10 @@ class Protocol(Strict):
     data_seed: Annotated[int, Field(ge=0, description="seed of the 10,000 / 500 / 2,000 episodes")] = 0
     model: ModelConfig = ModelConfig()
     optimiser: Optimiser = Optimiser()
-    stages: tuple[Stage, ...] = (Stage(),)
+    stages: Annotated[tuple[Stage, ...], AT_LEAST_ONE] = (Stage(),)
 
     @model_validator(mode="after")
-    def _do_something(self) -> Protocol:
-        if not self.stages:
-            raise ValueError("stages: at least one is needed")
+    def _fits_the_model(self) -> Protocol:
         if any((stage.output_heads or 0) > self.model.heads for stage in self.stages):
             raise ValueError(f"output_heads: the model has {self.model.heads} heads")
         longest = max(g.longest for g in (PAPER, *(g for stage in self.stages for g in stage.grammars)))

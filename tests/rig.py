@@ -1,0 +1,59 @@
+"""An engine around any model, recipes of every kind, and sessions of them on a few episodes."""
+
+from __future__ import annotations
+
+from steer.engine.engine import Engine, Session
+from steer.model.checkpoint import Checkpoint, Record
+from steer.model.transformer import Transformer
+from steer.names import Node, Shape, Site
+from steer.recipe import Ablation
+from steer.task.splits import make_splits
+
+SHAPE = Shape(2, 2, 8)
+EPISODES = make_splits(0).test[:24]
+TWO_ARGUMENTS = [e for e in make_splits(0).test if len(e.question.arguments) == 2][:16]
+LOGITS = Site(Node("logits"))
+
+COMMON = {"measures": [{"name": "exact-match"}, {"name": "attention-accuracy", "heads": ["dec-cross-1.*"]}]}
+MORE = [
+    {"kind": "keep-only-one", "target": "enc-self-1.*.q", "sources": ["enc-self-0.*", "enc.pos", "enc-mlp-0"]},
+    {"kind": "ablate-only-one", "target": ["dec-self-1.2.k", "dec-self-1.2.v"], "sources": "dec-cross-0.*"},
+    {"kind": "keep-only-one", "target": "dec-cross-0.3.v", "sources": ["enc-*"], "freeze": "dec-cross-1.5.q"},
+    {"kind": "ablate-only-one", "target": "dec-cross-1.1.q", "sources": "dec-self-1.*"},
+    {
+        "kind": "chained-patch", "sources": "enc-self-0.*",
+        "chain": ["enc-self-1.1.k", "dec-cross-0.6.v", "dec-cross-1.5.q"],
+    },
+    {
+        "kind": "chained-patch", "sources": "enc-self-1.*", "chain": ["dec-cross-0.6.v", "dec-cross-1.5.q"],
+        "mode": "ablate-only-one", "others": "clean", "freeze": "dec-cross-1.5.k",
+    },
+    {"kind": "keep-only-one", "target": "enc-mlp-1", "sources": ["enc-self-1.*", "enc-mlp-0", "enc.pos"]},
+    {"kind": "ablate-only-one", "target": "dec-mlp-0", "sources": ["dec-cross-0.*", "dec.tok"]},
+    {
+        "kind": "chained-patch", "sources": "enc-self-0.*",
+        "chain": ["enc-self-1.1.v", "enc-mlp-1", "dec-cross-0.2.k", "dec-mlp-0", "dec-cross-1.5.q"],
+    },
+    {"kind": "ablate-set", "nodes": ["enc-self-0.5", "enc-self-1.1", "dec-mlp-0"]},
+    {"kind": "keep-set", "nodes": ["enc-self-*.1", "dec-cross-*.*"], "within": "heads-and-mlps"},
+    {"kind": "keep-only-one", "target": "enc-self-1.2.k", "sources": "enc-self-0.*", "places": [1, 3]},
+    {"kind": "ablate-set", "nodes": ["enc-self-1.*", "enc-mlp-1", "dec-self-0.3"], "places": [1, 2]},
+    {
+        "kind": "compare", "conditions": [
+            {"name": "one", "ablate": ["enc-self-0.5", "dec-mlp-0"]},
+            {"name": "rest", "keep": ["enc-self-*.1", "enc-mlp-1"], "among": ["enc-self-*.*", "enc-mlp-*"]},
+            {"name": "all", "among": "enc-self-*.*"},
+        ],
+    },
+    {"kind": "clean"},
+]  # fmt: skip
+
+
+def make_engine(model: Transformer) -> Engine:
+    return Engine(
+        Checkpoint(model.requires_grad_(False), Record(config=model.config, seed=0, protocol={}, history=[]), "m")
+    )
+
+
+def session(engine: Engine, plan, episodes=EPISODES, ablation: Ablation | None = None, **options) -> Session:
+    return Session(engine, plan, engine.parts(episodes, 24), ablation or Ablation(), **options)

@@ -1,0 +1,126 @@
+"""Plans through nnsight against the same plans through plain hooks, which know nothing of the engine."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from oracle import Oracle, hooked_forward, position_means
+from rig import COMMON, EPISODES, MORE, TWO_ARGUMENTS, session
+
+from steer.engine.engine import Engine, ablated_paths
+from steer.library import load_recipe
+from steer.lower import lower
+from steer.model.batch import collate
+from steer.names import Node, Shape
+from steer.recipe import RECIPE, Steer
+from steer.selection import counterparts
+from steer.shipped import recipe_names
+from steer.task.counterparts import counterpart
+
+CAST = Shape(2, 2, 8, (  # roles of nobody in particular
+    ("output", (Node("dec-cross", 1, 5), Node("dec-cross", 1, 1))), ("rhs-scanner", (Node("dec-cross", 0, 6),)),
+    ("primitive-pairing", (Node("enc-self", 1, 1), Node("enc-self", 1, 0))),
+    ("question-broadcast", (Node("enc-self", 0, 5),)), ("primitive-retrieval", (Node("enc-self", 1, 2),)),
+    ("function-retrieval", (Node("enc-self", 1, 3),)),
+))  # fmt: skip
+
+
+def compare_with_oracle(engine: Engine, plan, episodes, atol: float = 1e-10, others=()) -> int:
+    """Every read of every run, through both executors."""
+    mine = session(engine, plan, episodes, counterparts=others)
+    part = mine.parts[0]
+    other = torch.from_numpy(collate([others[row] for row in part.rows]).prompt) if others else None
+    clean = hooked_forward(engine.model, part.prompt, part.output, {})
+    ablated = {path: position_means(clean[path], part.real(path)) for path in ablated_paths(plan, engine.shape)}
+    theirs = Oracle(engine.model, part.prompt, part.output, ablated, other).results(plan)
+    found = {condition: values for _, condition, values in mine.results()}
+    compared = 0
+    for run in plan.runs:
+        if run.condition is not None:
+            for path, value in found[run.condition].items():
+                torch.testing.assert_close(value, theirs[run.name][path], rtol=0, atol=atol)
+                compared += 1
+    return compared
+
+
+def test_recipes_are_shipped():
+    assert len(recipe_names()) >= 4
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_every_shipped_recipe_agrees_with_plain_hooks(engine: Engine, name: str):
+    recipe = load_recipe(name).recipe
+    episodes = TWO_ARGUMENTS if recipe.episodes.arity == 2 else EPISODES
+    others = []
+    if isinstance(recipe, Steer):
+        episodes = [episode for episode in TWO_ARGUMENTS if counterpart(episode, recipe.variable)]
+        others = counterparts(episodes, recipe.variable)
+    plan = lower(recipe, CAST)
+    read = [len({site.path for site in run.reads}) for run in plan.runs if run.condition]
+    assert compare_with_oracle(engine, plan, episodes, others=others) == sum(read)
+
+
+@pytest.mark.parametrize("recipe", MORE, ids=lambda recipe: recipe["kind"])
+def test_other_plans_agree_with_plain_hooks(engine: Engine, recipe: dict):
+    plan = lower(RECIPE.validate_python(recipe | COMMON), engine.shape)
+    compared = compare_with_oracle(engine, plan, EPISODES)
+    assert compared == 2 * len([run for run in plan.runs if run.condition])
+
+
+ATTENTION_ONLY = {"measures": [{"name": "attention-accuracy", "heads": ["dec-cross-1.3"]}]}
+SHORT = [
+    {"kind": "keep-set", "nodes": ["enc-self-*.*", "dec-cross-1.3"]},
+    {"kind": "ablate-set", "nodes": ["enc-self-0.0", "dec-cross-1.0", "dec-mlp-1"]},
+    {"kind": "keep-only-one", "target": "dec-cross-1.3.k", "sources": "enc-self-1.*", "tensors": "enc-self-0.0.z"},
+    {"kind": "keep-only-one", "target": "dec-cross-1.3.k", "sources": "enc-self-1.*", "freeze": "dec-mlp-1"},
+    {"kind": "chained-patch", "sources": "enc-self-0.*", "chain": ["enc-self-1.0.k", "dec-cross-1.3.k"],
+     "freeze": "enc-self-1.0.z"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("recipe", SHORT, ids=lambda recipe: recipe["kind"])
+def test_plans_that_stop_early_agree_with_plain_hooks(engine: Engine, recipe: dict):
+    """Edits after the last read change nothing that is read; reads before the first edit are the clean values."""
+    plan = lower(RECIPE.validate_python(recipe | ATTENTION_ONLY), engine.shape)
+    assert compare_with_oracle(engine, plan, EPISODES) > 0
+
+
+def test_a_frozen_link_passes_nothing_on(engine: Engine):
+    plan = lower(RECIPE.validate_python(SHORT[-1] | ATTENTION_ONLY), engine.shape)
+    found = {condition: values["dec.1.cross_attn.pattern"] for _, condition, values in session(engine, plan).results()}
+    del found["nothing ablated"]
+    first, *others = found.values()
+    assert len(others) > 2
+    assert all(torch.equal(first, other) for other in others)
+
+
+@torch.no_grad()
+def test_swaps_in_several_layers_add_up(engine: Engine):
+    """By hand: both layers' values read the pass's own stream, in which layer 0 has changed already."""
+    asked = {"kind": "position-swap", "ports": ["enc-self-0.*.v", "enc-self-1.*.v"], "episodes": {"arity": 2}}
+    plan = lower(RECIPE.validate_python(asked | COMMON), engine.shape)
+    mine = session(engine, plan, TWO_ARGUMENTS)
+    part = mine.parts[0]
+    (found,) = [values for _, condition, values in mine.results() if condition == "after"]
+    position = engine.model.enc_embed.positions[: part.prompt.shape[1]]
+    swapped = position.clone()
+    swapped[[0, 2]] = position[[2, 0]]
+    streams: dict[int, torch.Tensor] = {}
+
+    def remember(layer: int):
+        return lambda value: streams.setdefault(layer, value)
+
+    def values(layer: int):
+        block = engine.model.enc[layer]["self_attn"]
+        return lambda value: block.split(block.W_V(block.ln(streams[layer] + swapped - position)))
+
+    changes = {f"enc.{n}.self_attn.resid": [remember(n)] for n in (0, 1)}
+    changes |= {f"enc.{n}.self_attn.v": [values(n)] for n in (0, 1)}
+    theirs = hooked_forward(engine.model, part.prompt, part.output, changes)
+    torch.testing.assert_close(found["logits"], theirs["logits"], rtol=0, atol=1e-10)
+
+
+def test_a_swap_agrees_with_plain_hooks(engine: Engine):
+    asked = {"kind": "position-swap", "ports": ["enc-self-0.*.v", "enc-self-0.2.k"], "episodes": {"arity": 2}}
+    plan = lower(RECIPE.validate_python(asked | COMMON), engine.shape)
+    assert compare_with_oracle(engine, plan, TWO_ARGUMENTS) == 2
