@@ -35,7 +35,7 @@ def find_circuit(
     name: str, folder: Path, asked: Asked, force: bool = False, tell: Tell = lambda done, text: None
 ) -> tuple[Circuit, bool]:
     """The circuit, written to its folder and drawn; and whether it was known already."""
-    loaded = load_checkpoint(name)
+    loaded = load_checkpoint(name, circuit=not force)  # forced: one that is broken does not stand in the way
     circuit = None if force else _known(folder, loaded, asked)
     known = circuit is not None
     if circuit is None:

@@ -172,6 +172,11 @@ def test_discover_says_when_there_is_no_circuit(steer, tmp_path: Path):
     assert (folder / "circuit.yaml").is_file()  # beside the user's own weights, for recipes with roles
     known = steer("discover", "-c", folder, "--episodes", 20, "--out", tmp_path / "out", "--json")
     assert json.loads(known.output)["roles"] == {}
+    (folder / "circuit.yaml").write_text("roles: [")
+    ask = ("discover", "-c", folder, "--episodes", 20, "--out", tmp_path / "out")
+    assert steer(*ask).exit_code == 2
+    assert steer(*ask, "--force").exit_code == 0  # what is broken is found anew
+    assert load_checkpoint(str(folder)).circuit is not None
 
 
 def test_a_bad_checkpoint_or_option_is_answered(steer, tmp_path: Path):

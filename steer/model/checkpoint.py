@@ -71,7 +71,10 @@ class Checkpoint:
         return with_roles(Shape(sizes.encoder_layers, sizes.decoder_layers, sizes.heads), self.circuit, Path(self.name))
 
 
-def load_checkpoint(name: str, device: str = "cpu", dtype: torch.dtype = torch.float32) -> Checkpoint:
+def load_checkpoint(
+    name: str, device: str = "cpu", dtype: torch.dtype = torch.float32, circuit: bool = True
+) -> Checkpoint:
+    """The model and, unless it is not asked for, the circuit that is known of it."""
     folder = locate(name)
     record = read_record(folder)
     path = folder / WEIGHTS
@@ -86,8 +89,8 @@ def load_checkpoint(name: str, device: str = "cpu", dtype: torch.dtype = torch.f
         raise CheckpointError(f"{path}: these are not the weights that {RECORD} describes (their SHA-256 differs)")
     model.load_state_dict(tensors)
     model.requires_grad_(False)
-    circuit = read_circuit(folder, record.weights_sha256)
-    return Checkpoint(model.to(device=device, dtype=dtype), record, folder.name, circuit)
+    known = read_circuit(folder, record.weights_sha256) if circuit else None
+    return Checkpoint(model.to(device=device, dtype=dtype), record, folder.name, known)
 
 
 def read_record(folder: Path) -> Record:
