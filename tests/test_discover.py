@@ -17,6 +17,7 @@ from steer.discover.gradients import gradient_scores
 from steer.discover.lab import Lab, answer_likelihood
 from steer.discover.roles import role_scores
 from steer.discover.search import discover
+from steer.discover.table import compare
 from steer.engine.engine import Engine
 from steer.errors import SteerError
 from steer.model.batch import collate
@@ -24,7 +25,7 @@ from steer.model.checkpoint import Checkpoint, load_checkpoint, read_record, sav
 from steer.model.config import ModelConfig
 from steer.model.evaluate import answers
 from steer.model.transformer import Transformer, initialise
-from steer.names import Node, Site
+from steer.names import ROLES, Node, Site
 from steer.plan import Ablated, Rebuild
 from steer.planning import shape_of
 from steer.task.attended import ATTENDED
@@ -244,3 +245,16 @@ def test_a_node_is_asked_anew_for_each_port_that_it_reaches(monkeypatch: pytest.
     found = tracing.trace(Lab(copier(), episodes(4, (1, 1))), head)
     assert len(found.edges) == 3
     assert [chain for chain in asked if "->" in chain] == [f"enc-mlp-1 -> dec-cross-0.0.{port}" for port in "kqv"]
+
+
+def test_circuits_stand_side_by_side_with_every_head_of_a_role():
+    circuits = [load_checkpoint(name).circuit for name in ("seed1", "seed2")]
+    lines = compare([circuit for circuit in circuits if circuit]).splitlines()
+    assert lines[0].split() == ["seed1", "seed2"]
+    for line, role in zip(lines[1:], ROLES, strict=False):
+        assert line.startswith(f"{role} (")
+        for circuit in circuits:
+            heads = circuit.roles.get(role, ())
+            assert ", ".join(head.rsplit("-", 1)[1] for head in heads) in line
+            assert all(head.startswith(line.split("(")[1].split(")")[0]) for head in heads)
+    assert len({len(line) for line in lines}) == 1

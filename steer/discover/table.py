@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from steer.circuit import Circuit, Estimate
 from steer.names import ROLES
+from steer.task.attended import ATTENDED
 
 
 def describe(circuit: Circuit) -> str:
@@ -64,22 +65,24 @@ def _verdict(circuit: Circuit) -> list[str]:
 
 
 def compare(circuits: Sequence[Circuit]) -> str:
-    """Heads matched across checkpoints by role."""
-    width = max(16, *(len(circuit.checkpoint.name) + 2 for circuit in circuits))
-    lines = [f"{'':24}" + "".join(f"{circuit.checkpoint.name:>{width}}" for circuit in circuits)]
-    for role in ROLES:
-        cells = [_heads(circuit.roles.get(role, ())) for circuit in circuits]
-        lines.append(f"{role:24}" + "".join(f"{cell:>{width}}" for cell in cells))
+    """Heads matched across checkpoints by role, the lead first, as layer.head."""
     judged = [circuit.evidence.get("smallest_circuit") for circuit in circuits]
-    lines.append(f"{'heads of the circuit':24}" + "".join(f"{j['heads'] if j else '-':>{width}}" for j in judged))
-    kept = [f"{j['faithfulness']['value']:.1%}" if j else "-" for j in judged]
-    return "\n".join([*lines, f"{'accuracy it keeps':24}" + "".join(f"{cell:>{width}}" for cell in kept)])
+    rows = {"": [circuit.checkpoint.name for circuit in circuits]}
+    rows |= {
+        f"{role} ({ATTENDED[role][0]})": [_heads(circuit.roles.get(role, ())) for circuit in circuits] for role in ROLES
+    }
+    rows["heads of the circuit"] = [f"{found['heads']}" if found else "-" for found in judged]
+    rows["accuracy it keeps"] = [f"{found['faithfulness']['value']:.1%}" if found else "-" for found in judged]
+    label = max(map(len, rows))
+    widths = [max(map(len, column)) for column in zip(*rows.values(), strict=True)]
+    return "\n".join(
+        f"{name:{label}}" + "".join(f"  {cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+        for name, cells in rows.items()
+    )
 
 
 def _heads(names: Sequence[str]) -> str:
-    if not names:
-        return "-"
-    return f"{names[0].split('-', 1)[1]}" + (f" +{len(names) - 1}" if len(names) > 1 else "")
+    return ", ".join(name.rsplit("-", 1)[1] for name in names) or "-"
 
 
 def _percent(score: Estimate | None) -> str:
