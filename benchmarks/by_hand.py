@@ -52,7 +52,7 @@ def nnsight_forward(model, prompt, output, edits, reads):  # type: ignore[no-unt
     traced, found = NNsight(model), {}
     wanted = [name for name, _ in model.named_modules() if name in {*edits, *reads}]
     order = [name for step in ("enc_embed", "enc.", "memory", "dec") for name in wanted if name.startswith(step)]
-    order = sorted(order, key=lambda name: order.index(name)) + [name for name in wanted if name == "logits"]
+    order += [name for name in wanted if name == "logits"]
 
     def visit() -> None:
         for name in order:

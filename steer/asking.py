@@ -26,8 +26,8 @@ STEERED = "steered"
 SITES: dict[Variable, tuple[str, tuple[str, ...]]] = {
     "index-in-question": ("positions", ("$question-broadcast:all.v",)),
     "argument": ("counterpart", ("$question-broadcast:all.z",)),
-    "relative-index": ("counterpart", ("dec-cross-0.*.z",)),
-    "function": ("counterpart", ("dec-cross-0.*.z",)),
+    "relative-index": ("counterpart", ("$rhs-scanner:block.z",)),
+    "function": ("counterpart", ("$rhs-scanner:block.z",)),
 }
 
 

@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from steer.plan import ENDS
 from steer.results import Result
 
 Row: TypeAlias = dict[str, Any]
 Cast: TypeAlias = Mapping[str, Sequence[str]]  # role -> heads that play it, the lead first
 AS, DIFFERS, NOT_SHOWN = "as in the paper", "differs", "not shown"
 CLEAR, ERASED = 0.1, 0.1
-ENDS = ("nothing ablated", "nothing ablated before the chain", "everything ablated")
 
 
 class MissingError(Exception):
@@ -157,8 +157,11 @@ def needed_sources(roles: tuple[str, str]) -> Judge:
         if not lost:
             named = " or ".join(dict.fromkeys(wanted))
             return Finding(here, f"{DIFFERS}: ablating {named} alone costs nothing", worst[0])
-        same = {row["condition"] for row in worst} == set(wanted)
-        return Finding(here, AS if same else f"{DIFFERS}: of the two, only {' '.join(lost)} matters here", worst[0])
+        more = [row["condition"] for row in worst if row["condition"] not in wanted]
+        if not more:
+            return Finding(here, AS, worst[0])
+        text = f"{' and '.join(more)} costs more" if len(lost) == 2 else f"of the two, only {lost[0]} matters here"
+        return Finding(here, f"{DIFFERS}: {text}", worst[0])
 
     return judge
 
@@ -199,7 +202,10 @@ def lowered(before: Row, after: Row) -> str:
 
 
 def survives(before: Row, after: Row) -> str:
-    return AS if after["low"] > after["null"] else f"{DIFFERS}: not above chance any more"
+    if after["low"] <= after["null"]:
+        return f"{DIFFERS}: not above chance any more"
+    left = after["value"] / before["value"]
+    return AS if left > ERASED else f"{DIFFERS}: only {left:.0%} of it is left"
 
 
 def attention_follows(result: Result, cast: Cast) -> Finding:
@@ -214,7 +220,11 @@ def attention_follows(result: Result, cast: Cast) -> Finding:
 
 
 def answers_follow(result: Result, cast: Cast) -> Finding:
-    row = find(result, condition="after", measure="exact-match", against="counterfactual")
+    before, row = (
+        find(result, condition=when, measure="exact-match", against="counterfactual") for when in ("before", "after")
+    )
+    if row["low"] <= before["high"]:
+        return Finding(share(row), f"{DIFFERS}: no more answers follow than before", row)
     further = f"{DIFFERS}: goes further, the answers themselves follow"
     return Finding(share(row), further if row["low"] > 0.5 else AS, row)
 

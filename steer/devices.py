@@ -13,5 +13,4 @@ def check_device(name: str) -> None:
             raise RuntimeError("a device without values")
     except (RuntimeError, AssertionError) as error:
         have = ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
-        have += ["mps"] if torch.backends.mps.is_available() else []
         raise SteerError(f"no device named {name!r} here; there is {', '.join(have)}") from error

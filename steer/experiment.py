@@ -25,6 +25,7 @@ from steer.results import Result, content_hash
 from steer.selection import counterparts, select
 from steer.version import __version__
 
+NUMBERS = 2  # raised when the same question may get other numbers than before: known results are then asked anew
 Tell = Callable[[float], None]
 
 
@@ -76,7 +77,7 @@ def describe(
         "episodes": episodes,
         "ablation": describe_ablation(recipe, reference),
         "layer_norm": "recomputed on edited streams",
-        "intervals": "95 %, bootstrap over episodes",
+        "intervals": "95 %, bootstrap over episodes; Wilson where an episode is one hit or miss",
         "forwards": plan.forwards,
         "device": str(checkpoint.model.unembed.weight.device),
         "dtype": str(checkpoint.model.unembed.weight.dtype).removeprefix("torch."),
@@ -100,7 +101,7 @@ def describe_ablation(recipe: Recipe, reference: list[Part] | None) -> str:
 def experiment_hash(recipe: Recipe, checkpoint: Checkpoint) -> str:
     asked = recipe.model_dump(mode="json", exclude={"description", "figure", "checkpoint"})
     roles = {role: [str(node) for node in players] for role, players in checkpoint.shape.roles}
-    settings = {"dtype": str(checkpoint.model.unembed.weight.dtype), "roles": roles}
+    settings = {"dtype": str(checkpoint.model.unembed.weight.dtype), "roles": roles, "numbers": NUMBERS}
     return content_hash(asked, checkpoint.record.weights_sha256, __version__, settings)
 
 

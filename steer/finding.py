@@ -24,6 +24,13 @@ class Asked:
     threshold: float
 
 
+@dataclass(frozen=True)
+class Found:
+    circuit: Circuit
+    known: bool  # the same question was asked before
+    differs: bool  # the circuit beside the weights, which recipes go by, has other roles
+
+
 def capable() -> list[str]:
     """The shipped checkpoints that do the task."""
     names = checkpoint_names()
@@ -33,8 +40,8 @@ def capable() -> list[str]:
 
 def find_circuit(
     name: str, folder: Path, asked: Asked, force: bool = False, tell: Tell = lambda done, text: None
-) -> tuple[Circuit, bool]:
-    """The circuit, written to its folder and drawn; and whether it was known already."""
+) -> Found:
+    """The circuit, written to its folder and drawn."""
     loaded = load_checkpoint(name, circuit=not force)  # forced: one that is broken does not stand in the way
     circuit = None if force else _known(folder, loaded, asked)
     known = circuit is not None
@@ -47,9 +54,10 @@ def find_circuit(
     draw_all(circuit, folder)
     home = locate(name)
     own = home.resolve().parent != CHECKPOINTS.resolve()  # shipped ones keep the circuit they came with
-    if own and not known and (force or loaded.circuit is None):
+    if own and loaded.circuit is None:  # or it was to be replaced by force
         write_circuit(circuit, home)  # recipes on the user's own checkpoint may now name roles
-    return circuit, known
+    differs = loaded.circuit is not None and loaded.circuit.roles != circuit.roles
+    return Found(circuit, known, differs)
 
 
 def _known(folder: Path, checkpoint: Checkpoint, asked: Asked) -> Circuit | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from steer.documents import Document, check_as, override, read
-from steer.errors import CheckpointError, ConfigError, unknown
+from steer.errors import ConfigError, SteerError, unknown
 from steer.files import is_there
 from steer.lower import lower
 from steer.names import Shape
@@ -56,7 +56,7 @@ def _name_faults(document: Document) -> list[str]:
     named = document.data.get("checkpoint", DEFAULT) if isinstance(document.data, dict) else DEFAULT
     try:
         shape = shape_of(str(named))
-    except CheckpointError:
+    except SteerError:
         return []
     return [f"{document.place(key)}: {text}" for key, text in name_faults(document.data, shape)]
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from steer.measured import measured_sites
 from steer.names import Node, Shape, Site
-from steer.plan import Ablated, Clean, Edit, Plan, Put, Rebuild, Recorded, Run, make_plan, make_run
+from steer.plan import ENDS, Ablated, Clean, Edit, Plan, Put, Rebuild, Run, chain_runs, make_plan, make_run
 from steer.recipe import (
     AblateOnlyOne,
     AblateSet,
@@ -24,16 +24,17 @@ from steer.recipe import (
     Recipe,
     Steer,
 )
-from steer.resolve import Context, Key, LoweringError, check_direct, check_freeze
+from steer.resolve import Context, Key, LoweringError, check_freeze
 from steer.steered import BEFORE, check_positions, steer_runs, swap_edits
 
-NOTHING, EVERYTHING = "nothing ablated", "everything ablated"
+NOTHING, UNCHANGED, EVERYTHING = ENDS
 AFTER, CLEAN = "after", "clean"
 
 
 def lower(recipe: Recipe, shape: Shape) -> Plan:
     context = Context(shape)
     reads = [*measured_sites(recipe, context), *context.sites(("tensors",), recipe.tensors)]
+    context.wanted(("measures",), reads)
     freeze = [Put(site, Clean()) for site in context.sites(("freeze",), recipe.freeze)]
     match recipe:
         case KeepOnlyOne() | AblateOnlyOne():
@@ -59,8 +60,10 @@ def lower(recipe: Recipe, shape: Shape) -> Plan:
 def _one_at_a_time(
     recipe: KeepOnlyOne | AblateOnlyOne, context: Context, freeze: list[Put], reads: list[Site]
 ) -> list[Run]:
-    targets, sources = context.ports(("target",), recipe.target), context.nodes(("sources",), recipe.sources)
-    check_direct(context, sources, targets)
+    targets = context.ports(("target",), recipe.target)
+    context.wanted(("target",), targets)
+    sources = context.sources(("sources",), recipe.sources, targets)
+    context.wanted(("sources",), sources)
     if context.faults:
         return []
     keep = isinstance(recipe, KeepOnlyOne)
@@ -81,34 +84,23 @@ def _one_link(
 
 
 def _chain(recipe: ChainedPatch, context: Context, freeze: list[Put], reads: list[Site]) -> list[Run]:
-    sources = context.nodes(("sources",), recipe.sources)
     links = [link for number, text in enumerate(recipe.chain) if (link := context.link(number, text))]
-    if not context.faults:
-        check_direct(context, sources, links[:1])
-        for number, (one, two) in enumerate(pairwise(links)):
-            check_direct(context, [one.node], [two], ("chain", number + 1))
+    whole = len(links) == len(recipe.chain)
+    sources = context.sources(("sources",), recipe.sources, links[:1] if whole else [])
+    context.wanted(("sources",), sources)
+    for number, (one, two) in enumerate(pairwise(links) if whole else ()):
+        context.connect(number + 1, one, two)
     if context.faults:
         return []
     keep = recipe.mode == "keep-only-one"
-    firsts = [(NOTHING + " before the chain", Rebuild(links[0], "clean"))]
+    firsts = [(UNCHANGED, Rebuild(links[0], "clean"))]
     firsts += [(EVERYTHING, Rebuild(links[0], "ablated", (), recipe.places))]
     firsts += [(str(source), _one_link(links[0], keep, [source], recipe.places)) for source in sources]
-    return [run for label, first in firsts for run in _walk(recipe, context, label, first, links, freeze, reads)]
-
-
-def _walk(
-    recipe: ChainedPatch, context: Context, label: str, first: Rebuild, links: list[Site], freeze: list[Put],
-    reads: list[Site],
-) -> list[Run]:  # fmt: skip
-    """The runs of one chain: each but the last records what its head writes, the next one passes that on."""
-    runs: list[Run] = []
-    edit = first
-    for link, after in pairwise(links):
-        name = f"{label} -> {link}"
-        written = Site(link.node, "z" if link.node.is_head else None)
-        runs.append(make_run(context.shape, name, [*freeze, edit], [written]))
-        edit = Rebuild(after, recipe.others, ((link.node, Recorded(name)),))
-    return [*runs, make_run(context.shape, f"{label} -> {links[-1]}", [*freeze, edit], reads, label)]
+    return [
+        run
+        for label, first in firsts
+        for run in chain_runs(context.shape, label, label, first, links, recipe.others, reads, freeze)
+    ]
 
 
 def _swap(recipe: PositionSwap, context: Context, freeze: list[Put], reads: list[Site]) -> list[Run]:
@@ -119,6 +111,7 @@ def _swap(recipe: PositionSwap, context: Context, freeze: list[Put], reads: list
     if recipe.episodes.arity != 2:
         context.fault(("episodes", "arity"), "a swap needs questions of two arguments: set episodes.arity to 2")
     check_positions(context, ("ports",), ports)
+    context.wanted(("ports",), ports)
     if context.faults:
         return []
     edits = [*freeze, *swap_edits(context.shape, ports, first, second, recipe.places)]
@@ -127,6 +120,7 @@ def _swap(recipe: PositionSwap, context: Context, freeze: list[Put], reads: list
 
 def _set(recipe: AblateSet | KeepSet, context: Context, freeze: list[Put], reads: list[Site]) -> list[Run]:
     named = context.nodes(("nodes",), recipe.nodes)
+    context.wanted(("nodes",), named)
     if isinstance(recipe, KeepSet):
         mlps = context.shape.mlps
         universe = context.shape.all_heads + (mlps if recipe.within == "heads-and-mlps" else [])

@@ -26,6 +26,9 @@ def measured_sites(recipe: Recipe, context: Context) -> list[Site]:
         key: Key = ("measures", number)
         if measure.against != "answer" and not isinstance(recipe, PositionSwap | Steer):
             context.fault((*key, "against"), "only a position-swap or a steer has a counterfactual answer")
+        if isinstance(measure, AttentionMeasure) and measure.against != "answer" and _other_length(recipe):
+            text = "another function's answer may be of another length, so there is no step by step to hold it against"
+            context.fault((*key, "against"), text)
         match measure:
             case AttributionMeasure():
                 sites += _attributed(measure, context, (*key, "components"))
@@ -42,6 +45,10 @@ def measured_sites(recipe: Recipe, context: Context) -> list[Site]:
             case RSquaredMeasure():
                 sites += _represented(measure, context, key)
     return list(dict.fromkeys(sites))
+
+
+def _other_length(recipe: Recipe) -> bool:
+    return isinstance(recipe, Steer) and recipe.variable == "function"
 
 
 def _attributed(measure: AttributionMeasure, context: Context, key: Key) -> list[Site]:

@@ -178,7 +178,7 @@ class Shape:
         """The heads that a name, a role or a glob (`enc-self-*.*`) stands for."""
         if _is_role(text):
             return self.players(text)
-        return [node for node in self.expand_nodes(text) if node.is_head] if _is_glob(text) else [self.one_head(text)]
+        return [node for node in self.expand_nodes(text) if node.is_head] if is_glob(text) else [self.one_head(text)]
 
     def expand_nodes(self, text: str) -> list[Node]:
         """The writers that a name, a role or a glob stands for."""
@@ -187,7 +187,7 @@ class Shape:
         found = [node for node in self.writers if fnmatchcase(str(node), text.strip().lower())]
         if not found:
             raise SteerError(
-                unknown("head or node" if not _is_glob(text) else "head or node matched by", text, self.names)
+                unknown("head or node" if not is_glob(text) else "head or node matched by", text, self.names)
             )
         return found
 
@@ -203,13 +203,17 @@ class Shape:
         return found[0]
 
     def players(self, text: str) -> list[Node]:
-        """`$output`: the head that leads in this role. `$output:all`: all that play it. `$output:any`: if any."""
+        """`$output`: the head that leads in this role. `$output:all`: all that play it. `$output:any`: if any.
+
+        `$output:block`: every head of the block that the lead is in.
+        """
         role, _, which = text.strip().lower().removeprefix("$").partition(":")
         has = dict(self.roles)
         if role not in ROLES:
             raise SteerError(unknown("role", f"${role}", [f"${name}" for name in ROLES]))
-        if which not in ("", "all", "any"):
-            raise SteerError(f"{text!r}: a role is `${role}` (its lead head), `${role}:all` or `${role}:any`")
+        if which not in ("", "all", "any", "block"):
+            forms = ", ".join(f"`${role}:{form}`" for form in ("all", "any", "block"))
+            raise SteerError(f"{text!r}: a role is `${role}` (its lead head), or {forms}")
         if which == "any" and not has.get(role):
             return []
         if not has.get(role):
@@ -219,8 +223,10 @@ class Shape:
                 if known
                 else f"{text!r}: this checkpoint's circuit is not known; run `steer discover` on it first"
             )
-        players = has[role]
-        return list(players) if which else [players[0]]
+        lead = has[role][0]
+        if which == "block":
+            return self.block(lead.kind, lead.layer or 0)
+        return list(has[role]) if which else [lead]
 
     def site(self, text: str) -> Site:
         """A site of this model, or an error with the nearest that it has."""
@@ -246,7 +252,7 @@ class Shape:
         return [str(node) for node in self.writers]
 
 
-def _is_glob(text: str) -> bool:
+def is_glob(text: str) -> bool:
     return any(sign in text for sign in "*?[")
 
 

@@ -20,15 +20,13 @@ from steer.engine.values import site_value
 from steer.measure.alignment import Alignment
 from steer.measure.attention import attention_accuracy, is_colour
 from steer.measure.attribution import logit_attribution
-from steer.measure.tally import Tally, bootstrap_weights
+from steer.measure.tally import POSITIONS, Tally, bootstrap_weights
 from steer.measured import MEMORY, attribution_sites
 from steer.model.batch import collate
 from steer.model.checkpoint import Checkpoint
 from steer.names import Node, Site
 from steer.task.episode import Episode
 from steer.task.vocabulary import COLOURS, ID
-
-POSITIONS = 5
 
 
 @dataclass
@@ -53,7 +51,7 @@ def component_page(checkpoint: Checkpoint, node: Node, episodes: Sequence[Episod
             _add_contribution(engine, node, part, values, target, tallies)
         if node.kind == "dec-cross":
             found = attention_accuracy(site_value(engine.model, values, Site(node, "pattern")), part.prompt, target)
-            _put(tallies["attention-accuracy"], part, *found)
+            tallies["attention-accuracy"].put_tensors(part.rows, *found)
             add_alignment(aligned, engine.model, node, part, values)
     weights = bootstrap_weights(len(episodes), seed)
     page = Page(str(node), checkpoint.name, len(episodes), [r for t in tallies.values() for r in t.table(weights)])
@@ -69,7 +67,7 @@ def _tallies(node: Node, episodes: int) -> dict[str, Tally]:
         tallies["all"] = Tally(episodes, POSITIONS, measure="logit-attribution", token="all")
         tallies |= {c: Tally(episodes, 1, measure="logit-attribution", token=c) for c in COLOURS}
     if node.kind == "dec-cross":
-        tallies["attention-accuracy"] = Tally(episodes, POSITIONS, measure="attention-accuracy", token="all")
+        tallies["attention-accuracy"] = Tally(episodes, POSITIONS, hits=True, measure="attention-accuracy", token="all")
     return tallies
 
 
@@ -86,16 +84,11 @@ def _add_contribution(
     final = attribution_sites(engine.shape)[-1]
     write = site_value(engine.model, values, Site(node, "out" if node.is_head else None))
     share = logit_attribution(engine.model, {"it": write}, values[final.path], target)["it"].double()
-    _put(tallies["all"], part, share, is_colour(target))
+    tallies["all"].put_tensors(part.rows, share, is_colour(target))
     for colour in COLOURS:
         here = (target == ID[colour]).double()
         total = here.sum(1, keepdim=True)
-        _put(tallies[colour], part, (share * here).sum(1, keepdim=True) / total.clamp(min=1), total)
-
-
-def _put(tally: Tally, part: Part, values: Tensor, counted: Tensor) -> None:
-    width = tally.values.shape[1]
-    tally.put(part.rows, values[:, :width].cpu().numpy(), counted[:, :width].double().cpu().numpy())
+        tallies[colour].put_tensors(part.rows, (share * here).sum(1, keepdim=True) / total.clamp(min=1), total)
 
 
 def _left_out(node: Node) -> list[str]:

@@ -7,11 +7,15 @@ run, or the position embeddings with two tokens exchanged. A `Plan` is the clean
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Literal, TypeAlias
 
 from steer.names import Node, Shape, Site
+
+# The conditions at the ends of a sweep's scale; the second is a chain's own, nothing changed before its first link.
+ENDS = ("nothing ablated", "nothing ablated before the chain", "everything ablated")
 
 
 @dataclass(frozen=True)
@@ -143,6 +147,20 @@ def make_run(
     seen = tuple(edit for edit in edits if shape.order(edit.site) <= max(map(shape.order, reads)))
     start = min(shape.steps.index(place.step) for place in (*reads, *(edit.site for edit in seen)))
     return Run(name, seen, reads, shape.steps[start], step_at(shape, end), condition)
+
+
+def chain_runs(
+    shape: Shape, name: str, condition: str, first: Rebuild, chain: Sequence[Site], others: Literal["clean", "ablated"],
+    reads: Iterable[Site], freeze: Sequence[Put] = (),
+) -> list[Run]:  # fmt: skip
+    """The runs of one chain: each but the last records what its node writes, the next one passes that on."""
+    runs: list[Run] = []
+    edit = first
+    for port, after in pairwise(chain):
+        written = Site(port.node, "z" if port.node.is_head else None)
+        runs.append(make_run(shape, f"{name} -> {port}", [*freeze, edit], [written]))
+        edit = Rebuild(after, others, ((port.node, Recorded(runs[-1].name)),))
+    return [*runs, make_run(shape, f"{name} -> {chain[-1]}", [*freeze, edit], reads, condition)]
 
 
 def step_at(shape: Shape, index: int) -> str | None:

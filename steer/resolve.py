@@ -5,13 +5,13 @@ Who has the file at hand turns the key into a line and column.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
 from steer.errors import SteerError
-from steer.names import INPUT_PORTS, Node, Shape, Site
+from steer.names import INPUT_PORTS, Node, Shape, Site, is_glob
 from steer.plan import Put, Run
 
 Key = tuple[str | int, ...]
@@ -54,6 +54,36 @@ class Context:
     def nodes(self, key: Key, texts: Iterable[str]) -> list[Node]:
         return self.each(key, texts, self.shape.expand_nodes)
 
+    def sources(self, key: Key, texts: Iterable[str], targets: list[Site]) -> list[Node]:
+        """Nodes that feed these targets directly. A glob means those of its matches that do; a plain name must."""
+        return self.each(key, texts, lambda text: self._sources(text, targets))
+
+    def _sources(self, text: str, targets: list[Site]) -> list[Node]:
+        named = self.shape.expand_nodes(text)
+        for target in targets:
+            direct = self.shape.sources(target)
+            strays = [node for node in named if node not in direct]
+            if strays and (not is_glob(text) or len(strays) == len(named)):
+                who = f"nothing that {text!r} matches feeds" if is_glob(text) else f"{strays[0]} does not feed"
+                raise SteerError(f"{who} {target} directly; {self._direct(target)}")
+            named = [node for node in named if node in direct]
+        return named
+
+    def connect(self, number: int, one: Site, two: Site) -> None:
+        """The next port of a chain reads what the head before it writes."""
+        if one.node not in self.shape.sources(two):
+            self.fault(("chain", number), f"{one.node} does not feed {two} directly; {self._direct(two)}")
+
+    def _direct(self, target: Site) -> str:
+        direct = self.shape.sources(target)
+        kinds = dict.fromkeys(str(node) if node.layer is None else f"{node.kind}-{node.layer}" for node in direct)
+        return f"its direct sources are {', '.join(kinds) or 'none'}"
+
+    def wanted(self, key: Key, found: Sequence[object]) -> None:
+        """`$role:any` without a head must not become an intervention that does nothing."""
+        if not found and not self.faults:
+            self.fault(key, "no head of this checkpoint plays these roles")
+
     def heads(self, key: Key, texts: Iterable[str]) -> list[Node]:
         return self.each(key, texts, self.shape.expand_heads)
 
@@ -91,6 +121,7 @@ class Context:
             return None
         if len(found) > 1:
             self.fault(("chain", number), f"{text!r} stands for {len(found)} ports; a chain's link is one head's")
+        self.wanted(("chain", number), found)
         return found[0] if len(found) == 1 else None
 
 
@@ -107,6 +138,7 @@ def name_faults(data: Any, shape: Shape) -> list[tuple[Key, str]]:
     for number, measure in enumerate(measures if isinstance(measures, list) else []):
         if isinstance(measure, dict):
             context.heads(("measures", number, "heads"), _texts(measure.get("heads")))
+            context.nodes(("measures", number, "components"), _texts(measure.get("components")))
             context.site(("measures", number, "site"), measure.get("site"))
     sets = data.get("sets")
     for number, one in enumerate(sets if isinstance(sets, list) else []):
@@ -124,19 +156,9 @@ def _texts(value: Any) -> list[str]:
     return [text for text in listed if isinstance(text, str)]
 
 
-def check_direct(context: Context, sources: list[Node], targets: list[Site], key: Key = ("sources",)) -> None:
-    for target in targets:
-        direct = context.shape.sources(target)
-        kinds = dict.fromkeys(str(node) if node.layer is None else f"{node.kind}-{node.layer}" for node in direct)
-        for source in sources:
-            if source not in direct:
-                text = f"{source} does not feed {target} directly; its direct sources are {', '.join(kinds) or 'none'}"
-                context.fault(key, text, source)
-
-
 def check_freeze(context: Context, freeze: list[Put], runs: list[Run]) -> None:
-    """A site cannot be held at its clean value and edited as well."""
-    edited = {edit.site for run in runs for edit in run.edits if edit not in freeze}
+    """A site cannot be held at its clean value and edited as well. (A head's `z` and `out` are one.)"""
+    edited = {(edit.site.path, edit.site.node) for run in runs for edit in run.edits if edit not in freeze}
     for put in freeze:
-        if put.site in edited:
+        if (put.site.path, put.site.node) in edited:
             context.fault(("freeze",), f"{put.site} is frozen and edited in one recipe", put.site)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from torch import Tensor
 
+NO_SHARES = ("logit-attribution", "ov-alignment", "r-squared")  # measures that are no percentages
 RESULT, ROWS, TENSORS = "result.json", "rows.csv", "tensors.safetensors"
 
 
@@ -70,7 +71,7 @@ def read_result(folder: Path | str) -> Result:
     try:
         told = json.loads(path.read_text(encoding="utf-8"))
         rows, details = told.pop("rows"), told.pop("details", {})
-    except (OSError, ValueError, KeyError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
         raise SteerError(f"{path}: is not a result that can be read ({error})") from error
     return Result(told, rows, details=details, folder=path.parent)
 

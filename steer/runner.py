@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 from steer.errors import ConfigError, SteerError
 from steer.files import is_there
 from steer.library import Loaded, gather, load_recipe
-from steer.results import Result, known, write_result
+from steer.results import NO_SHARES, Result, known, write_result
 
 if TYPE_CHECKING:
     from steer.engine.engine import Engine
     from steer.model.checkpoint import Checkpoint
 
-NO_SHARES = ("logit-attribution", "ov-alignment", "r-squared")  # measures that are no percentages
 Advance = Callable[[float, str], None]
 
 
@@ -143,8 +142,8 @@ def run_loaded(
         result = experiment.run_experiment(loaded, checkpoint, tell, engine)
     else:  # the numbers are known; words and figure may have changed
         result.metadata["recipe"] = loaded.recipe.model_dump(mode="json")
-    pictures = draw_result(result, folder)
     write_result(result, folder)
+    pictures = draw_result(result, folder)
     return Outcome(loaded.name, result, pictures, unchanged)
 
 
@@ -156,7 +155,7 @@ def _table(rows: Sequence[dict[str, Any]]) -> str:
     for row in rows:
         if row["position"] == "all":
             names = f"{row['condition']:34}{row['measure']:20}{row['head']:17}{row['against']:18}"
-            null = f", by chance {row['null']:.3f}" if "null" in row else ""
+            null = f", by chance {row['null']:.3f} (at {row['tokens']})" if "null" in row else ""
             how = ".3f" if row["measure"] in NO_SHARES else ".1%"
             lines.append(f"{names}{row['value']:>8{how}}   {row['low']:{how}} to {row['high']:{how}}{null}")
     return "\n".join(lines)

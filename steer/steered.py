@@ -90,14 +90,19 @@ def check_positions(context: Context, key: Key, ports: Sequence[Site]) -> None:
 def swap_edits(shape: Shape, ports: Sequence[Site], first: int, second: int, places: tuple[int, ...]) -> list[Edit]:
     """Two tokens' position embeddings exchanged, as seen by these ports."""
     change = (POSITIONS, Swapped(first, second))
-    # A port in a later block than the first reads a stream that the earlier ports have changed already.
-    steps = [shape.steps.index(project_step(port)) for port in ports]
+    # A stream that is complete only after the first of these ports has been changed by it already.
+    first_step = min(shape.steps.index(_project_step(port)) for port in ports)
     return [
-        Rebuild(port, "current" if step > min(steps) else "clean", (change,), places)
-        for port, step in zip(ports, steps, strict=True)
+        Rebuild(port, "current" if _stream_step(shape, port) > first_step else "clean", (change,), places)
+        for port in ports
     ]
 
 
-def project_step(port: Site) -> str:
+def _project_step(port: Site) -> str:
     """The step that computes a port (or an MLP) from its stream."""
     return f"{port.path.rpartition('.')[0]}.{'project' if port.node.is_head else 'compute'}"
+
+
+def _stream_step(shape: Shape, port: Site) -> int:
+    """The step at which the stream that a port reads is complete."""
+    return shape.steps.index("enc.norm" if port.node.kind == "dec-cross" else _project_step(port))

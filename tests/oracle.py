@@ -13,6 +13,7 @@ from torch import Tensor
 
 from steer.model.transformer import Transformer
 from steer.plan import Plan, Rebuild, Run
+from steer.task.vocabulary import COLOUR_IDS
 
 HEADS = {"enc-self": "self_attn", "dec-self": "self_attn", "dec-cross": "cross_attn"}
 
@@ -123,6 +124,8 @@ class Oracle:
         return self.clean[name][:, order]
 
     def rebuilt(self, edit: Rebuild) -> Tensor:
+        if edit.base not in ("clean", "ablated"):
+            raise NotImplementedError(edit.base)
         changes = dict(edit.changes)
         stream = biases(self.model, edit.site)
         for node in direct_sources(self.model, edit.site):
@@ -197,3 +200,8 @@ def position_means(values: Tensor, real: Tensor) -> Tensor:
         here = [values[row, place] for row in range(len(values)) if real[row, place]]
         rows.append(torch.stack(here).mean(0))
     return torch.stack(rows)[None]
+
+
+def relative_logit(logits: Tensor, target: Tensor) -> Tensor:
+    """The right token's logit above the mean colour's: B T."""
+    return logits.gather(-1, target[..., None])[..., 0] - logits[..., list(COLOUR_IDS)].mean(-1)

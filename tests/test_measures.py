@@ -7,13 +7,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from oracle import hook_name, hooked_forward, written
+from oracle import hook_name, hooked_forward, relative_logit, written
 from sklearn.linear_model import LinearRegression
 
 from steer.measure.alignment import Alignment
 from steer.measure.answers import exact_match, exact_tokens, token_accuracy
 from steer.measure.attention import attention_accuracy, attention_mass
-from steer.measure.attribution import logit_attribution, ov_alignment, relative_logit
+from steer.measure.attribution import logit_attribution, ov_alignment
 from steer.measure.intervals import Z95, wilson
 from steer.measure.labels import labelled_tokens
 from steer.measure.representation import explained, principal_components, r_squared

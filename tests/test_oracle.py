@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 from oracle import Oracle, hooked_forward, position_means
-from rig import COMMON, EPISODES, MORE, TWO_ARGUMENTS, session
+from rig import COMMON, EPISODES, MORE, TWO_ARGUMENTS, make_engine, session
 
 from steer.engine.engine import Engine, ablated_paths
 from steer.library import load_recipe
 from steer.lower import lower
 from steer.model.batch import collate
+from steer.model.config import ModelConfig
+from steer.model.transformer import Transformer, initialise
 from steer.names import Node, Shape
 from steer.recipe import RECIPE, Steer
 from steer.selection import counterparts
@@ -124,3 +126,43 @@ def test_a_swap_agrees_with_plain_hooks(engine: Engine):
     asked = {"kind": "position-swap", "ports": ["enc-self-0.*.v", "enc-self-0.2.k"], "episodes": {"arity": 2}}
     plan = lower(RECIPE.validate_python(asked | COMMON), engine.shape)
     assert compare_with_oracle(engine, plan, TWO_ARGUMENTS) == 2
+
+
+SIZES = [
+    ModelConfig(encoder_layers=3, decoder_layers=3, heads=5, d_model=20, d_head=4, d_ff=24),
+    ModelConfig(encoder_layers=1, decoder_layers=3, heads=3, d_model=18, d_head=7, d_ff=20),
+]
+ANY_SIZE = [
+    {"kind": "keep-only-one", "target": "dec-cross-2.1.k", "sources": ["enc-*"]},
+    {"kind": "ablate-only-one", "target": "dec-cross-2.2.q", "sources": ["dec-*"], "freeze": "dec-cross-2.2.k"},
+    {"kind": "chained-patch", "sources": "enc-*", "chain": ["dec-cross-0.1.v", "dec-mlp-1", "dec-cross-2.0.q"]},
+    {"kind": "keep-set", "nodes": ["enc-self-0.*", "dec-cross-2.*"], "within": "heads-and-mlps"},
+    {"kind": "keep-only-one", "target": "dec-mlp-1", "sources": "dec.tok", "places": [1, 3], "tensors": "dec-mlp-1"},
+]
+
+
+@pytest.mark.parametrize("config", SIZES, ids=str)
+@pytest.mark.parametrize("recipe", ANY_SIZE, ids=lambda recipe: recipe["kind"])
+def test_models_of_other_sizes_agree_with_plain_hooks(config: ModelConfig, recipe: dict):
+    model = Transformer(config)
+    initialise(model, torch.Generator().manual_seed(1))
+    engine = make_engine(model.double().eval())
+    plan = lower(RECIPE.validate_python(recipe | {"measures": [{"name": "exact-match"}]}), engine.shape)
+    assert compare_with_oracle(engine, plan, EPISODES) >= len([run for run in plan.runs if run.condition])
+
+
+@torch.no_grad()
+def test_keys_of_two_layers_are_swapped_independently(engine: Engine):
+    """Both read the encoder's last stream, which neither changes."""
+    episodes = TWO_ARGUMENTS
+    found = {}
+    for ports in (["dec-cross-0.0.k", "dec-cross-1.0.k"], ["dec-cross-1.0.k"]):
+        recipe = {"kind": "position-swap", "ports": ports, "episodes": {"arity": 2}, "tensors": "dec-cross-1.0.k"}
+        plan = lower(RECIPE.validate_python(recipe | {"measures": [{"name": "exact-match"}]}), engine.shape)
+        assert compare_with_oracle(engine, plan, episodes) == 2
+        (found[len(ports)],) = [
+            v for _, condition, v in session(engine, plan, episodes).results() if condition == "after"
+        ]
+    key = "dec.1.cross_attn.k"
+    torch.testing.assert_close(found[2][key], found[1][key], rtol=0, atol=1e-12)
+    assert not torch.equal(found[2]["logits"], found[1]["logits"])

@@ -17,6 +17,7 @@ from steer.lower import lower
 from steer.names import Node, Shape
 from steer.plan import Rebuild
 from steer.recipe import RECIPE, Recipe
+from steer.resolve import LoweringError
 from steer.shipped import RECIPES, recipe_files
 
 SHAPE = Shape(2, 2, 8)
@@ -80,7 +81,10 @@ def test_names_are_checked_against_the_model_all_at_once(recipe_file):
         (("keep-only-one", "keep-only-on"), "did you mean keep-only-one"),
         (("kind: keep-only-one\n", ""), "kind: is missing"),
         (("dec-cross-1.3.k", "dec-cross-1.3.z"), r"must end in \.q, \.k or \.v"),
-        (("dec-cross-1.3.k", "enc-self-1.3.k"), "enc-self-1.0 does not feed enc-self-1.3.k directly"),
+        (
+            ("dec-cross-1.3.k", "enc-self-0.3.k"),
+            r"nothing that 'enc-self-\*\.\*' matches feeds enc-self-0.3.k directly",
+        ),
         (("enc-self-*.*", "dec-self-0.1"), "dec-self-0.1 does not feed dec-cross-1.3.k directly"),
         (("heads: dec-cross-1.3", "heads: enc-self-1.3"), "measured on dec-cross heads"),
         (("heads: dec-cross-1.3", "heads: []"), "heads"),
@@ -153,6 +157,69 @@ measures: [{name: exact-match}]
     assert ":3:25: enc-self-1.1 does not feed dec-cross-1.5.q directly" in found[0]
 
 
+def test_a_glob_means_those_that_feed_the_target():
+    text = "kind: ablate-only-one\ntarget: dec-cross-1.3.q\nsources: [dec-*]\nmeasures: [{name: exact-match}]\n"
+    shape = Shape(3, 3, 4)
+    plan = lower(RECIPE.validate_python(yaml.safe_load(text)), shape)
+    swept = {run.condition for run in plan.runs} - {"everything ablated"}
+    fed = {f"dec-{what}.{head}" for what in ("self-0", "cross-0", "self-1") for head in range(4)}
+    assert swept == fed | {"dec-mlp-0"}
+
+
+@pytest.mark.parametrize("path", recipe_files(), ids=lambda path: path.stem)
+def test_shipped_recipes_fit_deeper_models(path: Path):
+    """Whatever the layer that a role is found in."""
+    roles = (
+        ("output", (Node("dec-cross", 2, 1), Node("dec-cross", 1, 3))), ("rhs-scanner", (Node("dec-cross", 1, 0),)),
+        ("primitive-pairing", (Node("enc-self", 2, 1),)), ("question-broadcast", (Node("enc-self", 1, 2),)),
+        ("function-retrieval", (Node("enc-self", 2, 3),)),
+    )  # fmt: skip
+    plan = lower(load_recipe(str(path)).recipe, Shape(3, 3, 4, roles))
+    assert plan.reads
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("kind: ablate-set\nnodes: $function-retrieval:any", "nodes"),
+        ("kind: keep-set\nnodes: $function-retrieval:any", "nodes"),
+        ("kind: ablate-only-one\ntarget: $function-retrieval:any.k\nsources: enc-self-*.*", "target"),
+        ("kind: keep-only-one\ntarget: $output.k\nsources: $function-retrieval:any", "sources"),
+        ("kind: chained-patch\nchain: [$rhs-scanner:any.q, $output.q]\nsources: dec-self-*.*", "chain.0"),
+        ("kind: position-swap\nports: $function-retrieval:any.v\nepisodes: {arity: 2}", "ports"),
+    ],
+)
+def test_a_role_that_nobody_plays_is_no_intervention(text: str, key: str):
+    """It would give clean numbers under another name."""
+    recipe = RECIPE.validate_python(yaml.safe_load(text + "\nmeasures: [{name: exact-match}]"))
+    with pytest.raises(LoweringError, match=f"{key}: no head of this checkpoint plays these roles"):
+        lower(recipe, CAST)
+
+
+def test_measures_of_roles_that_nobody_plays_are_no_measures():
+    recipe = {"kind": "ablate-set", "nodes": "enc-self-0.0"}
+    measures = [{"name": "attention-pattern", "heads": "$function-retrieval:any"}]
+    with pytest.raises(LoweringError, match="measures: no head"):
+        lower(RECIPE.validate_python(recipe | {"measures": measures}), CAST)
+
+
+@pytest.mark.parametrize("port", ["z", "out"])
+def test_a_frozen_write_cannot_be_edited_as_well(port: str):
+    recipe = {"kind": "ablate-set", "nodes": "enc-self-0.0", "freeze": f"enc-self-0.0.{port}"}
+    with pytest.raises(LoweringError, match="frozen and edited"):
+        lower(RECIPE.validate_python(recipe | {"measures": [{"name": "exact-match"}]}), SHAPE)
+
+
+def test_attention_is_not_held_to_an_answer_of_another_length():
+    recipe = {
+        "kind": "steer", "variable": "function", "episodes": {"arity": 2},
+        "sets": [{"name": "one", "sites": "$output.z"}],
+        "measures": [{"name": "attention-mass", "heads": "$output", "against": "counterfactual"}],
+    }  # fmt: skip
+    with pytest.raises(LoweringError, match="another length"):
+        lower(RECIPE.validate_python(recipe), CAST)
+
+
 def test_a_swap_needs_two_arguments(recipe_file):
     text = "kind: position-swap\nports: enc-self-0.5.v\ntokens: [1, 2]\nmeasures: [{name: exact-match}]\n"
     assert len(faults(recipe_file(text))) == 2
@@ -184,4 +251,4 @@ def test_a_chain_of_n_links_takes_n_plus_one_forwards():
 def test_every_kind_has_a_class_and_the_schema_forbids_the_rest():
     schema = RECIPE.json_schema()
     assert len(schema["discriminator"]["mapping"]) == len(get_args(get_args(Recipe)[0]))
-    assert all(not d.get("additionalProperties", False) for d in schema["$defs"].values() if d["type"] == "object")
+    assert all(d["additionalProperties"] is False for d in schema["$defs"].values() if d["type"] == "object")

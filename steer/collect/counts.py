@@ -12,13 +12,12 @@ from steer.engine.engine import Part, Values
 from steer.measure.answers import exact_match, exact_tokens, token_accuracy
 from steer.measure.attention import attention_accuracy, attention_mass, is_colour
 from steer.measure.attribution import CONSTANT, logit_attribution
-from steer.measure.tally import Floats
+from steer.measure.tally import POSITIONS, Floats
 from steer.measured import attribution_sites
 from steer.names import Site
 from steer.recipe import AnswerMeasure, AttentionMeasure, AttributionMeasure
 from steer.task.vocabulary import decode_answer
 
-POSITIONS = 5  # colours of an answer, at most
 EXAMPLES = 5  # answers that are kept to be read
 ATTENTION = {"attention-accuracy": attention_accuracy, "attention-mass": attention_mass}
 ANSWERS = {"exact-match": exact_match, "token-accuracy": token_accuracy}
@@ -49,7 +48,7 @@ class Attention(Counted):
             pattern = self.setting.value(values, Site(head, "pattern"))  # B T S
             hits, counted = ATTENTION[self.measure.name](pattern, part.prompt, target)
             labels = row_labels(condition, self.measure.name, str(head), self.measure.against)
-            self.book.put(part, POSITIONS, hits, counted, **labels)
+            self.book.put(part, POSITIONS, hits, counted, self.measure.name == "attention-accuracy", **labels)
 
 
 class Attribution(Counted):
@@ -59,6 +58,7 @@ class Attribution(Counted):
         self.measure = measure
         self.components = [str(node) for text in measure.components for node in shape.expand_nodes(text)]
         *self.writers, self.final = attribution_sites(shape)
+        self.clean: dict[int, Tensor] = {}  # part -> the clean run's final stream, whose scale the LayerNorm keeps
 
     def add(self, part: Part, condition: str, values: Values) -> None:
         target = self.setting.target(part, "answer")
@@ -66,10 +66,11 @@ class Attribution(Counted):
             str(s.node): self.setting.value(values, Site(s.node, "out" if s.node.is_head else None))
             for s in self.writers
         }
-        shares = logit_attribution(self.setting.engine.model, writes, values[self.final.path], target)
+        stream = self.clean.setdefault(part.number, values[self.final.path])  # the clean condition comes first
+        shares = logit_attribution(self.setting.engine.model, writes, stream, target)
         for component in dict.fromkeys((*self.components, CONSTANT)):
             labels = row_labels(condition, self.measure.name, component, "answer")
-            self.book.put(part, POSITIONS, shares[component].double(), is_colour(target), **labels)
+            self.book.put(part, POSITIONS, shares[component].double(), is_colour(target), False, **labels)
 
 
 class Answers(Counted):
@@ -109,4 +110,4 @@ class Answers(Counted):
     def _put(self, part: Part, condition: str, values: Tensor, counted: Tensor) -> None:
         positions = 1 if self.measure.name == "exact-match" else POSITIONS + 1  # EOS is a step too
         labels = row_labels(condition, self.measure.name, "", self.measure.against, self.measure.decoding)
-        self.book.put(part, positions, values, counted, **labels)
+        self.book.put(part, positions, values, counted, True, **labels)

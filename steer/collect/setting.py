@@ -59,10 +59,9 @@ class TallyBook:
         self.episodes = episodes
         self.found: dict[tuple[str, ...], Tally] = {}
 
-    def put(self, part: Part, positions: int, values: Tensor, counted: Tensor, **labels: str) -> None:
-        tally = self.found.setdefault(tuple(labels.values()), Tally(self.episodes, positions, **labels))
-        width = tally.values.shape[1]
-        tally.put(part.rows, values[:, :width].cpu().numpy(), counted[:, :width].double().cpu().numpy())
+    def put(self, part: Part, positions: int, values: Tensor, counted: Tensor, hits: bool, **labels: str) -> None:
+        tally = self.found.setdefault(tuple(labels.values()), Tally(self.episodes, positions, hits, **labels))
+        tally.put_tensors(part.rows, values, counted)
 
     def rows(self, weights: Floats) -> list[Row]:
         return [row for tally in self.found.values() for row in tally.table(weights)]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from steer.model.checkpoint import Checkpoint
     from steer.names import Node
     from steer.pages import Page
+    from steer.task.episode import Episode
 
 RECIPE = "paper/fig02a_logit_attribution"
 
@@ -30,43 +31,51 @@ def attribute(
     quiet: QuietOption = False,
 ) -> None:
     """Logit attribution of every decoder component, or (--head) one component's page."""
+    from steer.errors import SteerError
+
     if head is None:
+        if episode is not None or prompt is not None:
+            raise SteerError("--episode and --prompt show one head's attention: give --head as well")
         _everything(checkpoint, episodes, out or Path("results"), json, quiet)
         return
     from steer.model.checkpoint import load_checkpoint
     from steer.pages import component_page
+    from steer.patterns import choose_episode
     from steer.planning import shape_of
     from steer.recipe import Episodes
     from steer.selection import select
 
-    (node,) = shape_of(checkpoint).expand_nodes(head)[:1]
+    nodes = shape_of(checkpoint).expand_nodes(head)
+    if len(nodes) != 1:
+        raise SteerError(f"--head: {head!r} stands for {len(nodes)} components; one is wanted")
     loaded = load_checkpoint(checkpoint)
-    page = component_page(loaded, node, select(Episodes(count=episodes), loaded.record.data_seed))
-    _show(page, loaded, node, (episode, prompt), out, json)
+    example = choose_episode(loaded, episode, prompt)
+    page = component_page(loaded, nodes[0], select(Episodes(count=episodes), loaded.record.data_seed))
+    _show(page, loaded, nodes[0], example, out, json)
 
 
 def _everything(checkpoint: str, episodes: int, out: Path, json: bool, quiet: bool) -> None:
+    from json import dumps
+
     from steer.commands.run import run
 
-    changes = [f"checkpoint={checkpoint}", f"episodes.count={episodes}"]
+    changes = [f"checkpoint={dumps(checkpoint)}", f"episodes.count={episodes}"]  # quoted: 007 is a name, too
     run([RECIPE, *changes], out=out, json=json, quiet=quiet)
 
 
-def _show(
-    page: Page, loaded: Checkpoint, node: Node, example: tuple[int | None, str | None], out: Path | None, json: bool
-) -> None:
+def _show(page: Page, loaded: Checkpoint, node: Node, example: Episode, out: Path | None, json: bool) -> None:
     from json import dumps
 
     from steer.figures.pattern import draw_pattern
     from steer.files import make_folder, write_atomically
-    from steer.patterns import attention_pattern, choose_episode
+    from steer.patterns import attention_pattern
 
     told = dict(vars(page))
     folder = out or Path("results") / f"attribute-{loaded.name}-{node}"
     make_folder(folder)
     pattern = None
     if node.is_head:
-        pattern = attention_pattern(loaded, node, choose_episode(loaded, *example))
+        pattern = attention_pattern(loaded, node, example)
         told |= {"pattern": pattern.as_json(), "picture": str(draw_pattern(pattern, folder))}
     write_atomically(folder / "page.json", dumps(told, indent=1) + "\n")
     if json:

@@ -11,7 +11,7 @@ from steer.commands.options import JsonOption, OutOption, QuietOption
 from steer.shipped import DEFAULT
 
 if TYPE_CHECKING:
-    from steer.circuit import Circuit
+    from steer.finding import Found
 
 
 def discover(
@@ -32,16 +32,19 @@ def discover(
     from steer.circuit import CIRCUIT
     from steer.commands.progress import bar
     from steer.discover.table import compare, describe
+    from steer.errors import SteerError
     from steer.finding import Asked, capable, find_circuit
     from steer.shipped import locate
 
     names = checkpoint or (capable() if everything else [DEFAULT])
     folders = {name: (out or Path("results")) / f"discover-{locate(name).name}" for name in names}  # all there?
-    found: dict[str, tuple[Circuit, bool]] = {}
+    if len(set(folders.values())) < len(folders):
+        raise SteerError("two of these checkpoints have the same name, and so the same results folder: ask one by one")
+    found: dict[str, Found] = {}
     for name, folder in folders.items():
         with bar(f"discovering {name}", 1.0, quiet) as advance:
             found[name] = find_circuit(name, folder, Asked(episodes, threshold), force, advance)
-    circuits = [circuit for circuit, _ in found.values()]
+    circuits = [one.circuit for one in found.values()]
     if json:
         told: list[dict[str, Any]] = [circuit.model_dump(mode="json") for circuit in circuits]
         typer.echo(dumps(told[0] if len(told) == 1 else told, indent=1))
@@ -49,6 +52,7 @@ def discover(
     typer.echo("\n\n".join(describe(circuit) for circuit in circuits))
     if len(circuits) > 1:
         typer.echo("\n" + compare(circuits))
-    for name, (_, known) in found.items():
-        state = " (already known; --force searches again)" if known else ""
+    for name, one in found.items():
+        state = " (already known; --force searches again)" if one.known else ""
+        state += "\nrecipes go by the circuit beside the weights, which has other roles" if one.differs else ""
         typer.echo(f"\n{name}: {folders[name] / CIRCUIT}{state}\npicture: {folders[name] / 'circuit.png'}")

@@ -35,7 +35,10 @@ def draw(
 
     from steer.figures.draw import draw_result
 
-    pictures = draw_result(found, found.folder)
+    try:
+        pictures = draw_result(found, found.folder)
+    except (KeyError, TypeError, AttributeError) as error:  # written by hand, or by another version
+        raise SteerError(f"{result}: cannot be drawn, its parts are not those that `steer run` writes") from error
     if figure is not None and not pictures:
         raise SteerError(f"{result}: has nothing to draw as {figure}")
     told = "\n".join(f"picture: {picture}" for picture in pictures)

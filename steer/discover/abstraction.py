@@ -71,20 +71,22 @@ def interchange(checkpoint: Checkpoint, episodes: Sequence[Episode], seed: int =
         exchange = Exchange(checkpoint, asked, variable, seed)
         lab = exchange.lab
         nulls = {
-            f"{name} null {n}": others(shape, sites, Dice(seed, name, n))
+            f"{name} null {n}": same
             for name, sites in sets.items()
             for n in range(DRAWS)
+            if len(same := others(shape, sites, Dice(seed, name, n))) == len(sites)  # fewer would be no match
         }
         measure, _ = lab.exact()
         found = lab.measure(exchange.runs(sets | nulls), measure, 1)
         ceiling = exchange.ceiling.estimate(exchange.ceiling.clean(exchange.ceiling.exact()[0], 1))
         without = lab.estimate(lab.clean(measure, 1))
         for name, sites in sets.items():
-            null = [lab.mean(found[f"{name} null {n}"]) for n in range(DRAWS)]
+            drawn = [lab.mean(found[key]) for n in range(DRAWS) if (key := f"{name} null {n}") in found]
+            null = round(float(np.mean(drawn)), 4) if drawn else None
             rows.append(
                 {
                     "variable": variable, "sites": name, "heads": [str(site.node) for site in sites],
-                    "accuracy": lab.estimate(found[name]).model_dump(), "null": round(float(np.mean(null)), 4),
+                    "accuracy": lab.estimate(found[name]).model_dump(), "null": null,
                     "without": without.model_dump(), "ceiling": ceiling.model_dump(), "episodes": len(asked),
                 }
             )  # fmt: skip

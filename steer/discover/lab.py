@@ -23,7 +23,7 @@ from steer.engine.values import Bench, site_value
 from steer.measure.answers import exact_match
 from steer.measure.attention import attention_accuracy, is_colour
 from steer.measure.attribution import logit_attribution
-from steer.measure.tally import Tally, bootstrap_weights
+from steer.measure.tally import POSITIONS, Tally, bootstrap_weights
 from steer.model.batch import collate
 from steer.model.checkpoint import Checkpoint
 from steer.names import Node, Site
@@ -33,7 +33,6 @@ from steer.task.episode import Episode
 from steer.task.vocabulary import PAD_ID
 
 DRAWS = 400
-POSITIONS = 5
 Floats = NDArray[np.float64]
 Measure = Callable[[Part, Values], tuple[Tensor, Tensor]]  # values and what counts, both B P
 LOGITS = Site(Node("logits"))
@@ -69,7 +68,7 @@ class Lab:
     def clean(self, measure: Measure, positions: int = POSITIONS) -> Tally:
         tally = Tally(len(self.episodes), positions)
         for part, bench in zip(self.parts, self.benches, strict=True):
-            _put(tally, part, *measure(part, dict(bench.clean)))
+            tally.put_tensors(part.rows, *measure(part, dict(bench.clean)))
         return tally
 
     @torch.no_grad()
@@ -82,7 +81,7 @@ class Lab:
             for run in runs:
                 found = self.engine.run(run, bench)
                 if run.condition is not None:
-                    _put(tallies[run.condition], part, *measure(part, found))
+                    tallies[run.condition].put_tensors(part.rows, *measure(part, found))
         return tallies
 
     # What is measured.
@@ -155,11 +154,6 @@ class Lab:
         drawn, value = number(drawn_means), number(self.mean)
         low, high = np.percentile(drawn, [2.5, 97.5])
         return Estimate(value=round(float(value), 4), low=round(float(low), 4), high=round(float(high), 4))
-
-
-def _put(tally: Tally, part: Part, values: Tensor, counted: Tensor) -> None:
-    width = tally.values.shape[1]
-    tally.put(part.rows, values[:, :width].cpu().numpy(), counted[:, :width].double().cpu().numpy())
 
 
 def answer_likelihood(logits: Tensor, target: Tensor) -> Tensor:

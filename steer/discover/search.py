@@ -48,6 +48,10 @@ class Cast:
     def role(self, node: Node) -> Role | None:
         return self.best[node].role if node in self.best else None
 
+    def keep_outputs(self, outputs: Sequence[Node]) -> None:
+        """To look at the next token is not enough for an output head: it writes it, too."""
+        self.best = {node: s for node, s in self.best.items() if s.role != "output" or node in outputs}
+
 
 def discover(
     checkpoint: Checkpoint, searched: Sequence[Episode], judged: Sequence[Episode], count: int = EPISODES,
@@ -60,6 +64,8 @@ def discover(
     cast = Cast(role_scores(lab.engine, lab.episodes, lab.parts))
     shares = logit_shares(lab)
     outputs = output_heads(lab, cast, shares, threshold)
+    look_alikes = dict(cast.best)
+    cast.keep_outputs(outputs)
     traces = [trace(choosing, head, threshold, creeping(tell, 0.05, 0.35)) for head in outputs]
     edges = [edge for found in traces for edge in found.edges]
     able = lab.mean(lab.clean(lab.exact()[0], 1)) >= ABLE
@@ -80,7 +86,11 @@ def discover(
             "scale": "0: everything ablated at the output head's port; 1: nothing ablated",
             "majority": MAJORITY,
             "logit_shares": {str(n): share.model_dump() for n, share in shares.items() if share.low > threshold / 2},
-            "look_alikes": look_alikes(cast, members),
+            "look_alikes": {
+                str(head): score.role
+                for head, score in look_alikes.items()
+                if cast.role(head) is None or str(head) not in {member.node for member in members}
+            },
             "curve": [list(point) for point in pruned.curve],
         },
     )
@@ -106,13 +116,14 @@ def verify(checkpoint: Checkpoint, circuit: Circuit, episodes: Sequence[Episode]
     tell(0.7, "judging")
     lab = Lab(checkpoint, episodes)
     core = [lab.shape.one_head(member.node) for member in circuit.members if member.core]
-    lead = lab.shape.one_head(circuit.roles["output"][0])
+    outputs = [lab.shape.one_head(name) for name in circuit.roles["output"]]
+    lead = next((head for head in outputs if head in core), outputs[0])
     drawn = {edge.source for edge in circuit.edges} | {*circuit.roles["output"]}
     traced = [head for head in lab.shape.all_heads if str(head) in drawn]
     tell(0.8, "second opinions")
     some = Lab(checkpoint, choices(episodes)[: len(episodes) // 4])
     ports = [lab.shape.site(name) for name in dict.fromkeys(edge.target for edge in circuit.edges)]
-    said = opinions(some, ports)
+    said = opinions(some, ports) if ports else None
     tell(0.9, "interchanges")
     known = Checkpoint(checkpoint.model, checkpoint.record, checkpoint.name, circuit)
     return {
@@ -120,7 +131,9 @@ def verify(checkpoint: Checkpoint, circuit: Circuit, episodes: Sequence[Episode]
         "traced_heads": {"heads": len(traced), "faithfulness": kept_accuracy(lab, traced).model_dump()},
         "smallest_circuit": judge(lab, core) | {"output_attention": kept_attention(lab, lead, core)},
         "second_opinions": {"paths": len(said.paths), "rank_correlation_with_exact": said.agreement()}
-        | {"approximation": "linear after the port; exact effects are measured by running each path"},
+        | {"approximation": "linear after the port; exact effects are measured by running each path"}
+        if said
+        else None,
         "interchange": interchange(known, episodes),
     }
 
@@ -134,11 +147,15 @@ def kept_accuracy(lab: Lab, heads: Sequence[Node]) -> Estimate:
 
 
 def kept_attention(lab: Lab, head: Node, core: Sequence[Node]) -> dict[str, Any]:
-    """The lead output head's attention accuracy with everything outside the circuit ablated."""
+    """An output head's attention accuracy with everything outside the circuit ablated."""
     measure, reads = lab.attention(head)
     outside = [node for node in lab.shape.all_heads if node not in core]
     (found,) = lab.measure([lab.ablating("circuit", outside, reads)], measure).values()
-    return {"clean": lab.estimate(lab.clean(measure)).model_dump(), "circuit": lab.estimate(found).model_dump()}
+    return {
+        "head": str(head),
+        "clean": lab.estimate(lab.clean(measure)).model_dump(),
+        "circuit": lab.estimate(found).model_dump(),
+    }
 
 
 def choices(episodes: Sequence[Episode]) -> list[Episode]:
@@ -203,9 +220,3 @@ def players(members: list[Member], edges: list[Edge], shares: dict[Node, Estimat
         if names:
             roles[role] = tuple(sorted(names, key=lambda name: -weight.get(name, 0.0)))
     return roles
-
-
-def look_alikes(cast: Cast, members: list[Member]) -> dict[str, str]:
-    """Heads that attend as a role says but were not found to matter."""
-    inside = {member.node for member in members}
-    return {str(head): score.role for head, score in cast.best.items() if str(head) not in inside}

@@ -41,7 +41,6 @@ def _verdict(circuit: Circuit) -> list[str]:
     judged, opinions = circuit.evidence["smallest_circuit"], circuit.evidence["second_opinions"]
     kept, chance, gaps = judged["faithfulness"], judged["random_circuits"], judged["completeness"]
     gaze, traced = judged["output_attention"], circuit.evidence["traced_heads"]
-    correlation = opinions["rank_correlation_with_exact"]
     lines = [
         "",
         f"checked on {circuit.evidence['judged_on']}",
@@ -49,17 +48,23 @@ def _verdict(circuit: Circuit) -> list[str]:
         f"  smallest circuit      {judged['heads']} heads keep {kept['value']:.1%} of the accuracy "
         f"({kept['low']:.1%} to {kept['high']:.1%})",
         f"  random circuits       {chance['mean']:.1%} ({chance['min']:.1%} to {chance['max']:.1%})",
-        f"  output head's gaze    {gaze['clean']['value']:.1%} clean, {gaze['circuit']['value']:.1%} in the circuit",
+        f"  output head's gaze    {gaze['clean']['value']:.1%} clean, {gaze['circuit']['value']:.1%} in the circuit "
+        f"({gaze['head']})",
         f"  completeness          mean gap {gaps['mean_gap']:.1%}, largest {gaps['max_gap']:.1%} "
         f"({gaps['subsets']} subsets, without which the model keeps {gaps['model_keeps']:.0%})",
         f"  least needed head     {min(judged['minimality'].items(), key=lambda entry: entry[1])[0]}",
-        f"  gradients agree       EAP {correlation['eap']:.2f}, EAP-IG {correlation['eap_ig']:.2f} "
-        f"(rank correlation with exact effects, {opinions['paths']} paths)",
     ]
+    if opinions:
+        correlation = opinions["rank_correlation_with_exact"]
+        lines.append(
+            f"  gradients agree       EAP {correlation['eap']:.2f}, EAP-IG {correlation['eap_ig']:.2f} "
+            f"(rank correlation with exact effects, {opinions['paths']} paths)"
+        )
     for row in circuit.evidence["interchange"]:
+        null = "too few other heads to compare" if row["null"] is None else f"other heads {row['null']:.1%}"
         lines.append(
             f"  {row['variable']} at {row['sites']}: {row['accuracy']['value']:.1%} of answers follow "
-            f"(other heads {row['null']:.1%}, ceiling {row['ceiling']['value']:.1%})"
+            f"({null}, ceiling {row['ceiling']['value']:.1%})"
         )
     return lines
 

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Literal
 
 from steer.circuit import Edge, Estimate, Group
 from steer.discover.lab import Lab, Measure
 from steer.measure.tally import Tally
 from steer.names import INPUT_PORTS, Node, Shape, Site
-from steer.plan import Ablated, Clean, Rebuild, Recorded, Run, make_run
+from steer.plan import Ablated, Clean, Rebuild, Run, chain_runs
 
 THRESHOLD = 0.1  # of the scale between nothing and everything ablated
 ENOUGH = 0.9  # of what a port passes on alone, when its found sources are kept together
@@ -93,7 +92,7 @@ class Question:
         runs = [
             run
             for name, nodes in sets.items()
-            for run in chain_runs(self.lab.shape, name, mode, nodes, self.chain, self.reads)
+            for run in condition_runs(self.lab.shape, name, mode, nodes, self.chain, self.reads)
         ]
         return self.lab.measure(runs, self.measure)
 
@@ -153,15 +152,10 @@ class Question:
         return [Group(target=str(self.port), heads=tuple(map(str, able)), alone=alone, together=together)]
 
 
-def chain_runs(
+def condition_runs(
     shape: Shape, name: str, mode: Mode, nodes: Sequence[Node], chain: Chain, reads: Sequence[Site]
 ) -> list[Run]:
-    """The forwards of one condition: each link but the last records what its node writes, the next passes it on."""
+    """The forwards of one condition: these nodes alone kept, or they alone ablated, at the chain's start."""
     base: Literal["ablated", "clean"] = "ablated" if mode == "kept" else "clean"
-    edit = Rebuild(chain[0], base, tuple((node, Clean() if mode == "kept" else Ablated()) for node in nodes))
-    runs: list[Run] = []
-    for port, after in pairwise(chain):
-        written = Site(port.node, "z" if port.node.is_head else None)
-        runs.append(make_run(shape, f"{name} {mode} at {port}", [edit], [written]))
-        edit = Rebuild(after, base, ((port.node, Recorded(runs[-1].name)),))
-    return [*runs, make_run(shape, f"{name} {mode}", [edit], reads, name)]
+    first = Rebuild(chain[0], base, tuple((node, Clean() if mode == "kept" else Ablated()) for node in nodes))
+    return chain_runs(shape, f"{name} {mode}", name, first, chain, base, reads)

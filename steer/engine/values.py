@@ -74,7 +74,7 @@ class Bench:
         """The hook's value with what the target makes of the rebuilt stream."""
         stream = self.stream(edit, met)
         if not edit.site.node.is_head:
-            return mlp_of(self.model, edit.site.node).of(stream)
+            return mlp_of(self.model, edit.site.node).of(stream).expand_as(value)
         return put_head(value, self.port(edit, stream), edit.site)
 
     def port(self, edit: Rebuild, stream: Tensor) -> Tensor:

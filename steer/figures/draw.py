@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from matplotlib.figure import Figure
 
 from steer.figures.histogram import draw_histogram
 from steer.figures.pattern import draw_patterns
-from steer.figures.rates import draw_rates
+from steer.figures.rates import draw_rates, is_rate
 from steer.figures.scatter import draw_scatter
 from steer.figures.sweep import draw_bars, draw_components, draw_positions, in_logits
 from steer.figures.theme import save_figure, theme
-from steer.results import Result
+from steer.results import NO_SHARES, Result
 
 NEEDS = {"scatter": "points", "patterns": "patterns", "histogram": "alignments"}  # figure -> details that it draws
 DRAWN: dict[str, Callable[[Result], Figure]] = {
@@ -33,21 +35,35 @@ def draw_result(result: Result, folder: Path) -> list[Path]:
     found: list[Path] = []
     with theme():
         for name in dict.fromkeys(names):
-            draw = _drawing(name, result)
-            if draw is not None:
-                found.append(save_figure(draw(result), folder, f"figure-{name}" if found else "figure"))
+            for kind, draw, part in drawings(name, result):
+                found.append(save_figure(draw(part), folder, f"figure-{kind}" if found else "figure"))
     return found
 
 
-def _drawing(name: str, result: Result) -> Callable[[Result], Figure] | None:
-    """How this figure is drawn; a figure that the result has nothing for is left out."""
+def drawings(name: str, result: Result) -> Iterator[tuple[str, Callable[[Result], Figure], Result]]:
+    """How a figure is drawn, and from which rows: one picture for each kind of number that cannot share an axis.
+
+    A figure that the result has nothing for is left out.
+    """
     if name == "none":
-        return None
+        return
     if name in NEEDS:
-        return DRAWN[name] if result.details.get(NEEDS[name]) else None
-    if not result.rows:
-        return None
-    if in_logits(result.rows):
-        return draw_components
-    placed = any(row["position"] != "all" for row in result.rows)
-    return DRAWN[name] if name in ("bars", "rates") or placed else draw_bars
+        if result.details.get(NEEDS[name]):
+            yield name, DRAWN[name], result
+        return
+    logits = [row for row in result.rows if in_logits(row)]
+    shares = [row for row in result.rows if row["measure"] not in NO_SHARES]
+    others = [row for row in result.rows if row not in logits and row not in shares]
+    if shares:
+        drawn = name
+        if (name == "rates" and not any(map(is_rate, shares))) or (name == "positions" and not _placed(shares)):
+            drawn = "bars"
+        yield drawn, DRAWN[drawn], replace(result, rows=shares)
+    if logits:
+        yield "components", draw_components, replace(result, rows=logits)
+    for measure in dict.fromkeys(row["measure"] for row in others):
+        yield measure, draw_bars, replace(result, rows=[row for row in others if row["measure"] == measure])
+
+
+def _placed(rows: list[dict[str, Any]]) -> bool:
+    return any(row["position"] != "all" for row in rows)

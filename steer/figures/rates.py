@@ -36,8 +36,12 @@ def draw_rates(result: Result) -> Figure:
     return figure
 
 
+def is_rate(row: dict[str, Any]) -> bool:
+    return row["measure"] == "exact-match" and row["against"] in KINDS
+
+
 def _rows(result: Result) -> list[dict[str, Any]]:
-    return [row for row in result.rows if row["measure"] == "exact-match" and row["against"] in KINDS]
+    return [row for row in result.rows if is_rate(row)]
 
 
 def _fill_rates(axes: Axes, result: Result, conditions: list[str]) -> None:

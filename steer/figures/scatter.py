@@ -70,8 +70,9 @@ def _fill(axes: Axes, panel: dict[str, Any], colours: dict[str, Any], numbers: s
 
 
 def _numbers(panel: dict[str, Any], result: Result) -> str:
+    wanted = {"condition": panel["condition"], "head": panel["site"], "against": panel["label"]}
     for row in result.rows:
-        if (row["condition"], row["head"], row["against"]) == (panel["condition"], panel["site"], panel["label"]):
+        if all(row.get(key) == value for key, value in (wanted | {"tokens": panel["tokens"]}).items()):
             return f"R² {row['value']:.2f} ({row['low']:.2f}–{row['high']:.2f})\nnull {row['null']:.3f}"
     return ""
 

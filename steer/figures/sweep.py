@@ -11,14 +11,14 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from steer.figures.theme import COLUMN, INK, MUTED, new_figure, title
-from steer.results import Result
+from steer.plan import ENDS
+from steer.results import NO_SHARES, Result
 
 Row = dict[str, Any]
-ENDS = ("nothing ablated", "nothing ablated before the chain", "everything ablated")
 
 
-def in_logits(rows: list[Row]) -> bool:
-    return any(row["measure"] == "logit-attribution" for row in rows)
+def in_logits(row: Row) -> bool:
+    return bool(row["measure"] == "logit-attribution")
 
 
 def series(result: Result) -> list[str]:
@@ -56,8 +56,11 @@ def draw_bars(result: Result) -> Figure:
             axes.axvline(row["value"], color=MUTED, linestyle=":", linewidth=0.8, zorder=1)
     axes.set_yticks(range(len(conditions)), conditions)
     axes.invert_yaxis()
-    axes.set_xlim(0, 1)
-    axes.xaxis.set_major_formatter("{x:.0%}")
+    if all(row["measure"] not in NO_SHARES for row in rows):
+        axes.set_xlim(0, 1)
+        axes.xaxis.set_major_formatter("{x:.0%}")
+    else:
+        axes.axvline(0, color=INK, linewidth=0.6)
     axes.set_xlabel(fill(_axis(rows), 22, break_on_hyphens=False))
     if len(names) > 1:
         _legend(axes, names, colours)
@@ -67,20 +70,29 @@ def draw_bars(result: Result) -> Figure:
 
 
 def draw_components(result: Result) -> Figure:
-    """Logit attribution: one bar for each component, in the order of computation."""
-    rows = [row for row in result.rows if row["position"] == "all" and row["measure"] == "logit-attribution"]
-    figure = new_figure(COLUMN, 0.8 + 0.125 * len(rows))
+    """Logit attribution: the components in the order of computation, coloured by kind (or by condition, if several)."""
+    rows = [row for row in result.rows if row["position"] == "all"]
+    heads, conditions = (list(dict.fromkeys(row[key] for row in rows)) for key in ("head", "condition"))
+    several = len(conditions) > 1
+    groups = {row["head"]: row["head"].rpartition("-")[0] or row["head"] for row in rows}
+    kinds = conditions if several else list(dict.fromkeys(groups.values()))
+    palette = sns.color_palette("colorblind", len(kinds))
+    colours = dict(zip(kinds, palette, strict=True))
+    figure = new_figure(COLUMN, 0.8 + (0.125 + 0.06 * (len(conditions) - 1)) * len(heads) + 0.2 * several)
     axes = figure.add_subplot()
-    kinds = list(dict.fromkeys(row["head"].rpartition("-")[0] or row["head"] for row in rows))
-    colours = dict(zip(kinds, sns.color_palette("colorblind", len(kinds)), strict=True))
-    for place, row in enumerate(rows):
-        colour = colours[row["head"].rpartition("-")[0] or row["head"]]
-        axes.barh(place, row["value"], height=0.75, color=colour, linewidth=0)
+    thickness = 0.75 / len(conditions)
+    for row in rows:
+        side = conditions.index(row["condition"]) - (len(conditions) - 1) / 2
+        place = heads.index(row["head"]) + side * thickness
+        colour = colours[row["condition"] if several else groups[row["head"]]]
+        axes.barh(place, row["value"], height=thickness, color=colour, linewidth=0)
         axes.hlines(place, row["low"], row["high"], color=INK, linewidth=0.8)
     axes.axvline(0, color=INK, linewidth=0.6)
-    axes.set_yticks(range(len(rows)), [row["head"] for row in rows], fontsize=6)
-    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.set_yticks(range(len(heads)), heads, fontsize=6)
+    axes.set_ylim(len(heads) - 0.4, -0.6)
     axes.set_xlabel("contribution to the right token's logit\n(above the mean colour; final LayerNorm frozen)")
+    if several:
+        _legend(axes, conditions, palette)
     title(figure, result)
     sns.despine(figure)
     return figure
@@ -100,8 +112,9 @@ def draw_positions(result: Result) -> Figure:
         axes.plot(places, [row["value"] for row in mine], "o-", color=colour, markersize=3, linewidth=1)
         axes.fill_between(places, [r["low"] for r in mine], [r["high"] for r in mine], color=colour, alpha=0.2, lw=0)
     _legend(axes, names, colours)
-    axes.set_ylim(0, 1.02)
-    axes.yaxis.set_major_formatter("{x:.0%}")
+    if all(row["measure"] not in NO_SHARES for row in rows):
+        axes.set_ylim(0, 1.02)
+        axes.yaxis.set_major_formatter("{x:.0%}")
     axes.set_xticks(sorted({int(row["position"]) for row in rows}))
     axes.set_xlabel("position in the answer")
     axes.set_ylabel(fill(_axis(rows), 24, break_on_hyphens=False))

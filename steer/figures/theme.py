@@ -28,6 +28,7 @@ SETTINGS = {
     "legend.fontsize": 7,
     "svg.fonttype": "none",
     "pdf.fonttype": 42,
+    "text.parse_math": False,  # a name may hold a dollar sign
     "svg.hashsalt": "steer",  # the same result gives the same file
 }
 
@@ -53,7 +54,7 @@ def title(figure: Figure, result: Result, where: str = "") -> None:
     text = fill(told["recipe"]["description"] or told["name"], width, break_on_hyphens=False)
     where = where or f"{told['episodes']:,} episodes, 95 % intervals"
     below = fill(f"{told['checkpoint']['name']}, {where}", width, break_on_hyphens=False)
-    figure.suptitle(f"{text}\n{below}".replace("$", r"\$"), fontsize=7, x=0.02, ha="left")
+    figure.suptitle(f"{text}\n{below}", fontsize=7, x=0.02, ha="left")
 
 
 def save_figure(figure: Figure, folder: Path, name: str) -> Path:

@@ -18,11 +18,6 @@ from steer.task.vocabulary import COLOUR_IDS
 CONSTANT = "constant"  # biases: of attention outputs, of the final LayerNorm, of the unembedding
 
 
-def relative_logit(logits: Tensor, target: Tensor) -> Tensor:
-    """The right token's logit above the mean colour's: B T."""
-    return logits.gather(-1, target[..., None])[..., 0] - logits[..., list(COLOUR_IDS)].mean(-1)
-
-
 def logit_attribution(
     model: Transformer, writes: Mapping[str, Tensor], stream: Tensor, target: Tensor
 ) -> dict[str, Tensor]:

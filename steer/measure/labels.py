@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from steer.task.attended import items
 from steer.task.episode import Episode, Primitive
 from steer.task.program import solve
 
@@ -16,12 +17,11 @@ def labelled_tokens(episode: Episode, label: str, tokens: str) -> list[tuple[int
     solution = solve(episode)
     if label == "relative-index":
         return list(enumerate(solution.relative_index))
-    found, place = [], len(episode.question.tokens) + 1  # behind the question and its bar
-    for item in episode.support:
+    found = []
+    for item, place in items(episode):
         if isinstance(item, Primitive) and item.symbol in episode.question.arguments:
             offset = 0 if tokens == "symbols" else item.tokens.index(item.colour)
             found.append((place + offset, solution.index_in_question[item.symbol]))
-        place += len(item.tokens) + 1
     return found
 
 

@@ -2,25 +2,36 @@
 
 A measure gives, for every episode and output position, a value and whether it counts. A mean is the sum of values
 over the sum of counts; its interval comes from drawing episodes anew (bootstrap), because the positions of one
-episode are not independent.
+episode are not independent. Where each episode gives one hit or miss, the interval is Wilson's: drawing anew from
+misses alone gives misses alone, and an interval without width.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from steer.measure.intervals import wilson
+from steer.task.grammar import PAPER
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
 DRAWS = 1_000
+POSITIONS = PAPER.length[1]  # colours of an answer, at most
 Floats = NDArray[np.float64]
 
 
 class Tally:
-    """Values and counts of one measure in one condition: N episodes, P output positions (one, where it has none)."""
+    """Values and counts of one measure in one condition: N episodes, P output positions (one, where it has none).
 
-    def __init__(self, episodes: int, positions: int, **labels: str) -> None:
-        self.labels = labels
+    `hits`: every value is a hit (1) or a miss (0).
+    """
+
+    def __init__(self, episodes: int, positions: int, hits: bool = False, **labels: str) -> None:
+        self.labels, self.hits = labels, hits
         self.values: Floats = np.zeros((episodes, positions))
         self.counts: Floats = np.zeros((episodes, positions))
 
@@ -28,6 +39,11 @@ class Tally:
         width = values.shape[1]
         self.values[rows, :width] = values * counted
         self.counts[rows, :width] = counted
+
+    def put_tensors(self, rows: list[int], values: Tensor, counted: Tensor) -> None:
+        """The same, as far as there are positions."""
+        width = self.values.shape[1]
+        self.put(rows, values[:, :width].cpu().numpy(), counted[:, :width].double().cpu().numpy())
 
     def table(self, weights: Floats) -> list[dict[str, Any]]:
         """One row over all positions and, where there are several, one for each."""
@@ -42,10 +58,14 @@ class Tally:
             total = counts[:, column].sum()
             if total == 0:
                 continue
-            seen = drawn_counts[:, column] > 0
-            drawn = drawn_values[seen, column] / drawn_counts[seen, column]
-            low, high = np.percentile(drawn, [2.5, 97.5])
             mean = values[:, column].sum() / total
+            if self.hits and (counts[:, column].max() == 1 or mean in (0, 1)):
+                episodes = int((counts[:, column] > 0).sum())
+                low, high = wilson(round(mean * episodes), episodes)
+            else:
+                seen = drawn_counts[:, column] > 0
+                drawn = drawn_values[seen, column] / drawn_counts[seen, column]
+                low, high = np.percentile(drawn, [2.5, 97.5])
             rows.append(
                 {**self.labels, "position": name, "value": float(mean), "low": float(low), "high": float(high)}
                 | {"counted": int(total), "episodes": len(self.values)}

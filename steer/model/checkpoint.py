@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -36,7 +36,7 @@ class Record(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    format: int = 1
+    format: Literal[1] = 1
     description: str = ""
     config: ModelConfig
     vocabulary: tuple[str, ...] = TOKENS

@@ -77,6 +77,10 @@ class Grammar:
             faults.append("arities must be 1, 2 or both")
         elif self.primitives[0] < max(self.arities):
             faults.append("primitives must allow two different arguments")
+        elif self.demonstrations[1] and self.primitives[0] < 2:
+            faults.append("primitives must be at least 2 where there are demonstrations: one call is shown, one asked")
+        if self.listed[0] < 1:
+            faults.append("listed must be at least 1")
         if self.primitives[1] > len(COLOURS):
             faults.append(f"primitives must be at most {len(COLOURS)}, one for each colour")
         if self.primitives[1] + min(self.functions[1], self.demonstrations[1]) > len(SYMBOLS):

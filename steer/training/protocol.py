@@ -91,7 +91,7 @@ class Stage(Strict):
 class Optimiser(Strict):
     """AdamW; without weight decay it is Adam."""
 
-    betas: tuple[Rate, Rate] = (0.9, 0.95)
+    betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.95)
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     clip: Annotated[float | None, Field(gt=0, description="largest gradient norm")] = None
 
