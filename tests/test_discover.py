@@ -15,11 +15,12 @@ from steer.discover import trace as tracing
 from steer.discover.abstraction import interchange
 from steer.discover.gradients import gradient_scores
 from steer.discover.lab import Lab, answer_likelihood
-from steer.discover.roles import role_scores
-from steer.discover.search import discover
-from steer.discover.table import compare
+from steer.discover.roles import Score, role_scores
+from steer.discover.search import Cast, discover
+from steer.discover.table import compare, describe
 from steer.engine.engine import Engine
 from steer.errors import SteerError
+from steer.measure.tally import Tally
 from steer.model.batch import collate
 from steer.model.checkpoint import Checkpoint, load_checkpoint, read_record, save_checkpoint
 from steer.model.config import ModelConfig
@@ -40,9 +41,9 @@ def paths_of(circuit: Circuit) -> set[tuple[str, str]]:
     return {(edge.source, edge.target) for edge in circuit.edges}
 
 
-def found_in(made: Checkpoint, primitives: tuple[int, int]) -> Circuit:
+def found_in(made: Checkpoint, primitives: tuple[int, int], threshold: float = 0.1) -> Circuit:
     searched, judged = episodes(60, primitives, seed=1), episodes(60, primitives, seed=2)
-    return discover(made, searched, judged, 60)
+    return discover(made, searched, judged, 60, threshold)
 
 
 @pytest.mark.parametrize(("made", "primitives"), [(copier, (1, 1)), (chain, (2, 4)), (lambda: chain(2), (2, 4))])
@@ -245,6 +246,37 @@ def test_a_node_is_asked_anew_for_each_port_that_it_reaches(monkeypatch: pytest.
     found = tracing.trace(Lab(copier(), episodes(4, (1, 1))), head)
     assert len(found.edges) == 3
     assert [chain for chain in asked if "->" in chain] == [f"enc-mlp-1 -> dec-cross-0.0.{port}" for port in "kqv"]
+
+
+def test_heads_that_look_but_do_not_write_are_no_output_heads():
+    seen, written = Node("dec-cross", 0, 0), Node("dec-cross", 1, 0)
+    scores = [Score(head, "output", 0.9, 0.1, Tally(1, 1)) for head in (seen, written)]
+    cast = Cast([*scores, Score(Node("enc-self", 0, 0), "primitive-pairing", 0.9, 0.1, Tally(1, 1))])
+    cast.keep_outputs([written])
+    assert (cast.role(seen), cast.role(written)) == (None, "output")
+    assert cast.role(Node("enc-self", 0, 0)) == "primitive-pairing"
+
+
+def test_a_search_without_paths_ends_well():
+    found = found_in(chain(), (2, 4), threshold=0.99)
+    assert found.roles["output"]
+    assert not found.edges
+    assert "gradients agree" not in describe(found)
+
+
+def test_a_known_circuit_is_put_beside_the_weights(steer, tmp_path: Path):
+    made = copier()
+    save_checkpoint(tmp_path / "copier", made.model, made.record)
+    ask = ("discover", "-c", tmp_path / "copier", "--episodes", 20, "--out", tmp_path / "out")
+    assert steer(*ask).exit_code == 0
+    (tmp_path / "copier" / "circuit.yaml").unlink()
+    assert "already known" in steer(*ask).output
+    assert load_checkpoint(str(tmp_path / "copier")).circuit is not None
+    other = tmp_path / "b" / "copier"
+    save_checkpoint(other, made.model, made.record)
+    both = steer("discover", "-c", tmp_path / "copier", "-c", other, "--out", tmp_path / "out")
+    assert both.exit_code == 2
+    assert "same name" in both.output
 
 
 def test_circuits_stand_side_by_side_with_every_head_of_a_role():

@@ -65,6 +65,10 @@ def test_every_fault_is_reported_with_its_place():
         ("stages: [{grammars: [{primitivs: [2, 4]}]}]", "did you mean 'primitives'"),
         ("stages: [{grammars: []}]", "at least one is needed"),
         ("stages: [{episodes: often}]", "stages.0.episodes"),
+        ("optimiser: {betas: [0.9, 1.0]}", "optimiser.betas.1"),
+        ("stages: [{grammars: [{primitives: [1, 2], arities: [1]}]}]", "at least 2 where there are demonstrations"),
+        ("stages: [{grammars: [{listed: [0, 1]}]}]", "listed must be at least 1"),
+        ("stages: [{epochs: true}]", "stages.0.epochs: should be a number"),
     ],
 )
 def test_bad_files_are_answered(text: str, says: str):

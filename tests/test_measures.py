@@ -97,6 +97,16 @@ def test_the_bootstrap_covers_what_it_should():
     assert 0.9 <= held / 200 <= 0.99
 
 
+@pytest.mark.parametrize(("hits", "ends"), [(0, (0, 0.0188)), (200, (0.9812, 1))])
+def test_an_interval_of_hits_has_width_at_both_ends(hits: int, ends: tuple[float, float]):
+    weights = bootstrap_weights(200, 1, draws=50)
+    for positions in (1, 3):
+        tally = Tally(200, positions, hits=True)
+        tally.put(list(range(200)), np.full((200, positions), hits / 200), np.ones((200, positions)))
+        for row in tally.table(weights):
+            assert (row["low"], row["high"]) == pytest.approx(ends, abs=1e-4)
+
+
 # Logit attribution and alignment
 
 

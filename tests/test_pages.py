@@ -67,6 +67,14 @@ def test_a_result_is_drawn_again(steer, cast: Path, tmp_path: Path):
     assert picture.read_bytes() != bars
 
 
+@pytest.mark.parametrize("text", ["[]", '{"rows": [], "recipe": {}}', '{"rows": [{}], "recipe": {"figure": "bars"}}'])
+def test_what_is_no_result_cannot_be_drawn(steer, tmp_path: Path, text: str):
+    (tmp_path / "result.json").write_text(text)
+    done = steer("draw", tmp_path)
+    assert done.exit_code == 2, done.output
+    assert str(tmp_path) in done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -79,6 +87,11 @@ def test_a_result_is_drawn_again(steer, cast: Path, tmp_path: Path):
             "tokens, the model takes",
         ),
         (["attribute", "--head", "dec-mpl-0"], "did you mean dec-mlp-0"),
+        (["attribute", "--head", "dec-cross-*.*"], "stands for 16 components; one is wanted"),
+        (["attribute", "--head", "$primitive-retrieval:any"], "stands for 0 components; one is wanted"),
+        (["attribute", "--episode", "3"], "give --head as well"),
+        (["attribute", "--head", "dec-cross-1.3", "--episodes", "5", "--episode", "9999"], "episodes 0 to 1,999"),
+        (["attribute", "-c", "007"], "no checkpoint named '007'"),
         (["draw", "nowhere"], "not a result"),
     ],
 )

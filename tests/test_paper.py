@@ -73,6 +73,11 @@ ENDS = {"nothing ablated": 0.9, "everything ablated": 0.1}
         ),
         (
             claims.needed_sources(("primitive-retrieval", "function-retrieval")),
+            sweep(ENDS | {"enc-self-1.0": 0.5, "enc-self-1.2": 0.6, "enc-self-1.1": 0.2}),
+            f"{DIFFERS}: enc-self-1.1 costs more",
+        ),
+        (
+            claims.needed_sources(("primitive-retrieval", "function-retrieval")),
             sweep(ENDS | {"enc-self-1.0": 0.9, "enc-self-1.2": 0.9, "enc-self-1.1": 0.8}),
             f"{DIFFERS}: ablating enc-self-1.0 or enc-self-1.2 alone costs nothing",
         ),
@@ -115,7 +120,8 @@ def test_verdicts_on_structure(value: float, verdict: str):
         (claims.erased, 0.4, 0.1, f"{DIFFERS}: 25% of it is left"),
         (claims.lowered, 0.4, 0.37, AS),
         (claims.lowered, 0.4, 0.39, f"{DIFFERS}: not lowered beyond the intervals"),
-        (claims.survives, 0.4, 0.04, AS),
+        (claims.survives, 0.4, 0.2, AS),
+        (claims.survives, 0.4, 0.04, f"{DIFFERS}: only 10% of it is left"),
         (claims.survives, 0.4, 0.025, f"{DIFFERS}: not above chance any more"),
         (claims.erased, 0.01, 0.0, f"{DIFFERS}: not above chance to begin with"),
         (claims.survives, 0.01, 0.4, f"{DIFFERS}: not above chance to begin with"),
@@ -136,6 +142,17 @@ def test_attention_must_change_sides(before: tuple[float, float], after: tuple[f
         for against, value in zip(("answer", "counterfactual"), pair, strict=True):
             rows.append(row(value, condition=condition, measure="attention-mass", against=against))
     assert held(claims.attention_follows, result(*rows)).startswith(verdict)
+
+
+@pytest.mark.parametrize(
+    ("after", "verdict"), [(0.3, AS), (0.9, f"{DIFFERS}: goes further"), (0.0, f"{DIFFERS}: no more answers follow")]
+)
+def test_answers_must_follow_at_all(after: float, verdict: str):
+    rows = [
+        row(v, condition=c, measure="exact-match", against="counterfactual")
+        for c, v in (("before", 0), ("after", after))
+    ]
+    assert held(claims.answers_follow, result(*rows)).startswith(verdict)
 
 
 @pytest.mark.parametrize(("places", "verdict"), [((0.95, 0.92, 0.91), AS), ((0.95, 0.85, 0.91), "position 2")])

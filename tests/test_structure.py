@@ -16,10 +16,11 @@ from steer.collect.setting import Setting
 from steer.collect.structure import Represented
 from steer.engine.engine import Engine
 from steer.experiment import run_experiment
-from steer.figures.draw import draw_result
+from steer.figures.draw import draw_result, drawings
+from steer.figures.scatter import _numbers as scatter_numbers
 from steer.measure.labels import labelled_tokens
 from steer.model.batch import collate
-from steer.model.checkpoint import Checkpoint, Record
+from steer.model.checkpoint import Checkpoint, Record, load_checkpoint
 from steer.model.config import ModelConfig
 from steer.model.transformer import Transformer
 from steer.results import read_result, write_result
@@ -153,6 +154,44 @@ def test_an_ablated_site_without_variance_gives_zero_and_a_picture(copier: Check
     assert clean["value"] > 0
     assert (off["value"], off["low"], off["high"], off["null"]) == (0, 0, 0, 0)
     assert draw_result(result, tmp_path)[0].stat().st_size > 1_000
+
+
+def test_two_labels_of_one_site_have_rows_and_panels_of_their_own(copier: Checkpoint):
+    site = {"name": "r-squared", "site": "enc.memory", "label": "index-in-question"}
+    result = run(copier, measures=[site | {"tokens": "symbols"}, site | {"tokens": "colours"}], figure="scatter")
+    values = {row["tokens"]: row["value"] for row in result.rows}
+    assert len(set(values.values())) == 2
+    for panel in result.details["points"]:
+        assert f"R² {values[panel['tokens']]:.2f}" in scatter_numbers(panel, result)
+
+
+def test_attribution_keeps_the_clean_scale(copier: Checkpoint):
+    """What a component before the ablated one writes is the same, and so is its share."""
+    off = {"name": "off", "ablate": "enc-self-0.0"}
+    compared = {"kind": "compare", "conditions": [off | {"ablate": "dec-cross-0.0"}]}
+    trained = load_checkpoint("seed1")
+    for checkpoint, late, early in ((copier, None, "dec.tok"), (trained, "dec-cross-1.0", "dec-self-0.1")):
+        compared["conditions"][0]["ablate"] = late or "dec-cross-0.0"
+        result = run(checkpoint, **compared, measures=[{"name": "logit-attribution"}])
+        shares = {(r["condition"], r["head"]): r["value"] for r in result.rows if r["position"] == "all"}
+        assert shares["off", early] == shares["clean", early]
+        assert shares["off", late or "dec-cross-0.0"] != shares["clean", late or "dec-cross-0.0"]
+
+
+def test_numbers_that_share_no_axis_have_pictures_of_their_own(copier: Checkpoint, tmp_path: Path):
+    measures = [
+        {"name": "exact-match"},
+        {"name": "logit-attribution"},
+        {"name": "ov-alignment", "heads": "dec-cross-0.0"},
+    ]
+    compared = {"kind": "compare", "conditions": [{"name": "without $a_b_c$", "ablate": "dec-cross-0.0"}]}
+    result = run(copier, **compared, measures=measures)
+    assert [p.name for p in draw_result(result, tmp_path)] == [
+        "figure.png", "figure-components.png", "figure-ov-alignment.png"
+    ]  # fmt: skip
+    parts = {name: part for name, _, part in drawings("rates", result)}
+    assert set(parts) == {"rates", "components", "ov-alignment"}
+    assert {row["measure"] for row in parts["rates"].rows} == {"exact-match", "ov-above-null"}
 
 
 def test_a_pattern_is_that_of_the_bare_model(steer, tmp_path: Path):
