@@ -41,9 +41,9 @@ def paths_of(circuit: Circuit) -> set[tuple[str, str]]:
     return {(edge.source, edge.target) for edge in circuit.edges}
 
 
-def found_in(made: Checkpoint, primitives: tuple[int, int], threshold: float = 0.1) -> Circuit:
+def found_in(made: Checkpoint, primitives: tuple[int, int]) -> Circuit:
     searched, judged = episodes(60, primitives, seed=1), episodes(60, primitives, seed=2)
-    return discover(made, searched, judged, 60, threshold)
+    return discover(made, searched, judged, 60)
 
 
 @pytest.mark.parametrize(("made", "primitives"), [(copier, (1, 1)), (chain, (2, 4)), (lambda: chain(2), (2, 4))])
@@ -257,10 +257,11 @@ def test_heads_that_look_but_do_not_write_are_no_output_heads():
     assert cast.role(Node("enc-self", 0, 0)) == "primitive-pairing"
 
 
-def test_a_search_without_paths_ends_well():
-    found = found_in(chain(), (2, 4), threshold=0.99)
+def test_a_search_without_paths_ends_well(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("steer.discover.search.trace", lambda *given: tracing.Trace())
+    found = found_in(chain(), (2, 4))
     assert found.roles["output"]
-    assert not found.edges
+    assert found.evidence["smallest_circuit"]
     assert "gradients agree" not in describe(found)
 
 
