@@ -6,7 +6,7 @@ from typing import Any
 
 from steer.documents import Document, check_as
 from steer.experiment import run_experiment
-from steer.library import Loaded
+from steer.library import Loaded, load_recipe
 from steer.model.checkpoint import Checkpoint, load_checkpoint
 from steer.recipe import RECIPE, Recipe
 from steer.results import Result
@@ -18,6 +18,7 @@ def build_recipe(name: str = "recipe", **keys: Any) -> Loaded:
     return Loaded(name, check_as(document, RECIPE, Recipe), document)
 
 
-def run(recipe: Loaded, checkpoint: Checkpoint | None = None) -> Result:
-    """Run a recipe, on the checkpoint that it names or on another. Nothing is written to disk."""
+def run(recipe: Loaded | str, checkpoint: Checkpoint | None = None) -> Result:
+    """Run a recipe (or one by name), on the checkpoint that it names or on another. Nothing is written to disk."""
+    recipe = load_recipe(recipe) if isinstance(recipe, str) else recipe
     return run_experiment(recipe, checkpoint or load_checkpoint(recipe.recipe.checkpoint))

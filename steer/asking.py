@@ -34,6 +34,7 @@ SITES: dict[Variable, tuple[str, tuple[str, ...]]] = {
 @dataclass(frozen=True)
 class Asked:
     prompt: str
+    checkpoint: str
     variable: str
     sites: tuple[str, ...]
     right: tuple[str, ...]  # Algorithm 1
@@ -64,7 +65,7 @@ class Asked:
 def ask(checkpoint: Checkpoint, episode: Episode, variable: Variable, sites: Sequence[str] = ()) -> Asked:
     other = counterpart(episode, variable)
     if other is None:
-        raise SteerError(f"the {variable} of this prompt cannot be changed: {_why(variable)}")
+        raise SteerError(f"the {variable} of this prompt cannot be changed: {_why(variable, episode)}")
     by, usual = SITES[variable]
     recipe = build_recipe(
         kind="steer", variable=variable, by=by, sets=[{"name": STEERED, "sites": list(sites or usual)}],
@@ -91,18 +92,15 @@ def ask(checkpoint: Checkpoint, episode: Episode, variable: Variable, sites: Seq
     clean, steered = write("before"), write(STEERED)
     changed = tuple(str(edit.site) for run in plan.runs if run.name == STEERED for edit in run.edits)
     return Asked(
-        str(episode), variable, changed, episode.answer, clean, other.answer, steered,
+        str(episode), checkpoint.name, variable, changed, episode.answer, clean, other.answer, steered,
         look("before", clean), look(STEERED, steered),
     )  # fmt: skip
 
 
-def _why(variable: Variable) -> str:
-    reasons = {
+def _why(variable: Variable, episode: Episode) -> str:
+    if len(episode.question.arguments) != 2:
+        return "a question of two arguments is needed (`steer attend` shows the answer to any other)"
+    return {
         "function": "the support shows no other function of two arguments with another answer",
         "argument": "there is no primitive besides the two arguments",
-    }
-    return (
-        f"a question of two arguments is needed, or {reasons[variable]}"
-        if variable in reasons
-        else ("a question of two arguments is needed")
-    )
+    }.get(variable, "the answer would be the same")

@@ -93,7 +93,8 @@ def attribution(result: Result, cast: Cast) -> Finding:
     names = [row["head"] for row in heads]
     output = lead(cast, "output")
     place = names.index(output)
-    here = f"{names[0]} {number(heads[0])}; {output} {number(heads[place])}"
+    second = heads[1:2] if place == 0 else heads[:1]
+    here = f"{output} {number(heads[place])}" + "".join(f"; {row['head']} {number(row)}" for row in second)
     others = [row for row in rows if row["head"].startswith("dec-mlp") and row["value"] > heads[0]["value"]]
     here += "".join(f"; {row['head']} {number(row)}" for row in others)
     verdict = AS if place == 0 else f"{DIFFERS}: {names[0]} leads, the Output Head is number {place + 1} of the heads"
@@ -137,7 +138,7 @@ def main_source(role: str) -> Judge:
         more = [row for row in rows if row not in heads and row["value"] > best["value"]]
         here += "".join(f"; {row['condition']} {share(row)}, not swept in the paper" for row in more)
         if mine["low"] <= everything["high"]:
-            return Finding(here, f"{DIFFERS}: {wanted} alone keeps no more than nothing does", mine)
+            return Finding(here, f"{DIFFERS}: {wanted} alone keeps no more than is kept with everything ablated", mine)
         return Finding(here, AS if best is mine else f"{DIFFERS}: {best['condition']} keeps more", mine)
 
     return judge

@@ -214,7 +214,8 @@ def _fault(document: Document, schema: Any, detail: ErrorDetails) -> str:
         return f"{document.keys.get(loc, place)}: unknown key {where!r}; {allowed}"
     if detail["type"].startswith("union_tag"):
         return _tag_fault(document, loc, detail)
-    message = detail["msg"].removeprefix("Value error, ")
+    message = detail["msg"].removeprefix("Value error, ").replace("tuple", "list")
+    message = message.replace("a valid dictionary or object to extract fields from", "keys with values")
     found = "" if detail["type"] == "missing" or isinstance(detail["input"], dict) else f" (found {detail['input']!r})"
     return f"{place}: {where or 'file'}: {message[:1].lower()}{message[1:]}{found}"
 

@@ -75,6 +75,7 @@ def describe(
         "recipe": recipe.model_dump(mode="json"),
         "checkpoint": {"name": checkpoint.name, "sha256": checkpoint.record.weights_sha256},
         "episodes": episodes,
+        "edited": {run.condition: [str(edit.site) for edit in run.edits] for run in plan.runs if run.condition},
         "ablation": describe_ablation(recipe, reference),
         "layer_norm": "recomputed on edited streams",
         "intervals": "95 %, bootstrap over episodes; Wilson where an episode is one hit or miss",

@@ -51,7 +51,8 @@ def find_circuit(
         circuit = discover(bare, splits["validation"], splits["test"], asked.episodes, asked.threshold, tell)
         circuit = circuit.model_copy(update={"evidence": {"asked": vars(asked)} | circuit.evidence})
     write_circuit(circuit, folder)
-    draw_all(circuit, folder)
+    if circuit.members:
+        draw_all(circuit, folder)
     home = locate(name)
     own = home.resolve().parent != CHECKPOINTS.resolve()  # shipped ones keep the circuit they came with
     if own and loaded.circuit is None:  # or it was to be replaced by force

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from steer.measured import measured_sites
+from steer.measured import check_figures, measured_sites
 from steer.names import Node, Shape, Site
 from steer.plan import ENDS, Ablated, Clean, Edit, Plan, Put, Rebuild, Run, chain_runs, make_plan, make_run
 from steer.recipe import (
@@ -52,6 +52,7 @@ def lower(recipe: Recipe, shape: Shape) -> Plan:
         case CleanRun():
             clean, runs = CLEAN, []
     check_freeze(context, freeze, runs)
+    check_figures(recipe, context)
     if context.faults:
         raise LoweringError(context.faults)
     return make_plan(shape, reads, runs, clean)

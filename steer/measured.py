@@ -16,6 +16,13 @@ from steer.recipe import (
 )
 from steer.resolve import Context, Key
 
+# Figures that draw one measure alone.
+FIGURE_OF = {
+    "scatter": "r-squared",
+    "patterns": "attention-pattern",
+    "histogram": "ov-alignment",
+    "rates": "exact-match",
+}
 LOGITS = Site(Node("logits"))
 MEMORY = Site(Node("enc.memory"))
 
@@ -45,6 +52,15 @@ def measured_sites(recipe: Recipe, context: Context) -> list[Site]:
             case RSquaredMeasure():
                 sites += _represented(measure, context, key)
     return list(dict.fromkeys(sites))
+
+
+def check_figures(recipe: Recipe, context: Context) -> None:
+    """A figure of what is not measured would be left out without a word."""
+    measured = {measure.name for measure in recipe.measures}
+    for number, figure in enumerate(recipe.figure):
+        needed = FIGURE_OF.get(figure)
+        if needed and needed not in measured:
+            context.fault(("figure", number), f"{figure} draws {needed}, which is not among the measures")
 
 
 def _other_length(recipe: Recipe) -> bool:

@@ -187,7 +187,9 @@ class Shape:
         found = [node for node in self.writers if fnmatchcase(str(node), text.strip().lower())]
         if not found:
             raise SteerError(
-                unknown("head or node" if not is_glob(text) else "head or node matched by", text, self.names)
+                f"no head or node is matched by {text!r}"
+                if is_glob(text)
+                else unknown("head or node", text, self.names)
             )
         return found
 
@@ -221,7 +223,7 @@ class Shape:
             raise SteerError(
                 f"this checkpoint has no head for the role ${role}; it has {known}"
                 if known
-                else f"{text!r}: this checkpoint's circuit is not known; run `steer discover` on it first"
+                else f"{text!r}: no role of this checkpoint is known (`steer discover` finds them, where there are any)"
             )
         lead = has[role][0]
         if which == "block":

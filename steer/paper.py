@@ -50,7 +50,10 @@ QUESTION, RELATIVE = "fig06_index_in_question", "fig10_relative_index"
 
 CLAIMS = (
     Claim("text", "accuracy", "held-out episodes are answered exactly", "98 %", exact_match),
-    Claim("2a", "fig02a_logit_attribution", "the Output Head writes most of the right logit", "yes", attribution),
+    Claim(
+        "2a", "fig02a_logit_attribution", "the Output Head writes more of the right logit than other heads", "yes",
+        attribution,
+    ),
     Claim(
         "2c", "fig02c_attention_accuracy", "it looks at the next token, positions 1 to 3", "> 90 %", attention_accuracy
     ),

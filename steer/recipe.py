@@ -29,9 +29,7 @@ def _from_least_to_most(ends: tuple[int, int] | None) -> tuple[int, int] | None:
 
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_listed, json_schema_input_type=str | list[str])]
-SomeNames = Annotated[
-    tuple[str, ...], Field(min_length=1), BeforeValidator(_listed, json_schema_input_type=str | list[str])
-]
+SomeNames = Annotated[tuple[str, ...], AT_LEAST_ONE, BeforeValidator(_listed, json_schema_input_type=str | list[str])]
 
 
 class Episodes(Strict):
@@ -133,7 +131,8 @@ Measure: TypeAlias = Annotated[
 FigureName: TypeAlias = Literal["bars", "positions", "scatter", "patterns", "histogram", "rates", "none"]
 Figures = Annotated[
     tuple[FigureName, ...],
-    Field(min_length=1, description="one figure, or several"),
+    AT_LEAST_ONE,
+    Field(description="one figure, or several"),
     BeforeValidator(_listed, json_schema_input_type=FigureName | list[FigureName]),
 ]
 

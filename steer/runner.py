@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from steer.errors import ConfigError, SteerError
 from steer.files import is_there
 from steer.library import Loaded, gather, load_recipe
+from steer.plan import ENDS
 from steer.results import NO_SHARES, Result, known, write_result
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from steer.model.checkpoint import Checkpoint
 
 Advance = Callable[[float, str], None]
+EDITED = 12  # sites that fit into a line
 
 
 @dataclass(frozen=True)
@@ -54,9 +56,14 @@ class Outcome:
         """One recipe's result for people: its table and where it lies."""
         if self.result is None:
             return f"{self.name}: failed"
-        state = "already known" if self.unchanged else f"{self.result.metadata['seconds']:.1f} s"
+        told = self.result.metadata
+        asked, used = told["recipe"]["episodes"]["count"], told["episodes"]
+        fit = f"{used:,} episodes" + (f" (all that fit; {asked:,} asked for)" if used < asked else "")
+        state = "already known" if self.unchanged else f"{told['seconds']:.1f} s"
         picture = "".join(f"\npicture: {path}" for path in self.pictures)
-        return f"{self.name}: {self.result.folder} ({state})\n{_table(self.result.rows)}\n{picture}"
+        head = f"{self.name} on {told['checkpoint']['name']}, {fit}: {self.result.folder} ({state})"
+        positions = "positions" in told["recipe"]["figure"]
+        return f"{head}\n{_table(self.result.rows, positions)}\n{_edited(told)}{picture}"
 
     def line(self) -> str:
         """One line of a batch's summary."""
@@ -133,29 +140,39 @@ def run_loaded(
 ) -> Outcome:  # fmt: skip
     """Run a recipe unless the folder holds its result already; draw its figures and write everything."""
     from steer import experiment
-    from steer.figures.draw import draw_result
+    from steer.figures.draw import draw_result, drawn_before
 
     content = experiment.experiment_hash(loaded.recipe, checkpoint)
     result = None if force else known(folder, content)
     unchanged = result is not None
+    asked = loaded.recipe.model_dump(mode="json")
     if result is None:
         result = experiment.run_experiment(loaded, checkpoint, tell, engine)
-    else:  # the numbers are known; words and figure may have changed
-        result.metadata["recipe"] = loaded.recipe.model_dump(mode="json")
+    elif result.metadata["recipe"] == asked and (folder / "figure.png").is_file():
+        return Outcome(loaded.name, result, drawn_before(folder), unchanged)
+    result.metadata["recipe"] = asked  # the numbers are known; words and figure may have changed
     write_result(result, folder)
-    pictures = draw_result(result, folder)
-    return Outcome(loaded.name, result, pictures, unchanged)
+    return Outcome(loaded.name, result, draw_result(result, folder), unchanged)
 
 
-def _table(rows: Sequence[dict[str, Any]]) -> str:
-    """The rows over all positions, for people."""
+def _edited(told: dict[str, Any]) -> str:
+    """What was edited in each condition, where its name does not say so and a line can."""
+    edited = {name: sites for name, sites in told.get("edited", {}).items() if name not in ENDS}
+    short = {name: sites for name, sites in edited.items() if 0 < len(sites) <= EDITED and name not in " ".join(sites)}
+    named = told["recipe"]["kind"] in ("steer", "position-swap", "compare", "ablate-set")
+    return "".join(f"\nedited in {name!r}: {', '.join(sites)}" for name, sites in short.items() if named)
+
+
+def _table(rows: Sequence[dict[str, Any]], positions: bool = False) -> str:
+    """The rows over all positions (and for each, where they are what is looked at), for people."""
     if not rows:
         return ""
     lines = [f"\n{'condition':34}{'measure':20}{'head':17}{'against':18}{'value':>8}   95 % interval"]
     for row in rows:
-        if row["position"] == "all":
+        if row["position"] == "all" or positions:
             names = f"{row['condition']:34}{row['measure']:20}{row['head']:17}{row['against']:18}"
             null = f", by chance {row['null']:.3f} (at {row['tokens']})" if "null" in row else ""
             how = ".3f" if row["measure"] in NO_SHARES else ".1%"
-            lines.append(f"{names}{row['value']:>8{how}}   {row['low']:{how}} to {row['high']:{how}}{null}")
+            place = "" if row["position"] == "all" else f"   position {row['position']}"
+            lines.append(f"{names}{row['value']:>8{how}}   {row['low']:{how}} to {row['high']:{how}}{null}{place}")
     return "\n".join(lines)

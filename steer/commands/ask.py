@@ -29,11 +29,12 @@ def ask(
     json: JsonOption = False,
 ) -> None:
     """Ask the model, predict what it would say if one variable were different, make it so, and compare."""
+    from hashlib import sha256
     from json import dumps
 
     from steer.asking import ask as ask_model
     from steer.figures.pattern import draw_before_after
-    from steer.files import make_folder
+    from steer.files import make_folder, write_atomically
     from steer.model.checkpoint import load_checkpoint
     from steer.patterns import choose_episode
     from steer.recipe import Episodes
@@ -47,11 +48,14 @@ def ask(
     if swap is not None:
         _check_swap(shown, swap, change)
     asked = ask_model(loaded, shown, change, sites or ())
-    folder = out or Path("results") / f"ask-{loaded.name}"
+    content = sha256("\n".join((str(shown), change, *asked.sites)).encode()).hexdigest()
+    folder = out or Path("results") / f"ask-{loaded.name}-{content[:8]}"
     make_folder(folder)
     picture = draw_before_after(asked.before, asked.after, folder, "ask")
+    told = dumps(asked.as_json() | {"picture": str(picture)}, indent=1)
+    write_atomically(folder / "ask.json", told + "\n")
     if json:
-        typer.echo(dumps(asked.as_json() | {"picture": str(picture)}, indent=1))
+        typer.echo(told)
         return
     typer.echo(f"{asked.text()}\n\npicture: {picture}")
 

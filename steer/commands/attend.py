@@ -23,6 +23,7 @@ def attend(
     json: JsonOption = False,
 ) -> None:
     """Show what a head attends to on an episode: as text, as JSON and as a figure."""
+    from hashlib import sha256
     from json import dumps
 
     from steer.figures.pattern import draw_pattern
@@ -33,8 +34,9 @@ def attend(
 
     node = shape_of(checkpoint).one_head(head)
     loaded = load_checkpoint(checkpoint)
-    pattern = attention_pattern(loaded, node, choose_episode(loaded, episode, prompt))
-    folder = out or Path("results") / f"attend-{loaded.name}"
+    shown = choose_episode(loaded, episode, prompt)
+    pattern = attention_pattern(loaded, node, shown)
+    folder = out or Path("results") / f"attend-{loaded.name}-{sha256(str(shown).encode()).hexdigest()[:8]}"
     make_folder(folder)
     picture = draw_pattern(pattern, folder, str(node))
     if json:

@@ -49,10 +49,12 @@ def discover(
         told: list[dict[str, Any]] = [circuit.model_dump(mode="json") for circuit in circuits]
         typer.echo(dumps(told[0] if len(told) == 1 else told, indent=1))
         return
-    typer.echo("\n\n".join(describe(circuit) for circuit in circuits))
+    typer.echo("\n\n".join(describe(circuit, paths=len(circuits) == 1) for circuit in circuits))
     if len(circuits) > 1:
         typer.echo("\n" + compare(circuits))
     for name, one in found.items():
         state = " (already known; --force searches again)" if one.known else ""
         state += "\nrecipes go by the circuit beside the weights, which has other roles" if one.differs else ""
-        typer.echo(f"\n{name}: {folders[name] / CIRCUIT}{state}\npicture: {folders[name] / 'circuit.png'}")
+        typer.echo(f"\n{name}: {folders[name] / CIRCUIT}{state}")
+        if one.circuit.members:
+            typer.echo(f"picture: {folders[name] / 'circuit.png'}")

@@ -35,7 +35,7 @@ def train(
     from steer.files import make_folder
     from steer.training.presets import load_protocol
 
-    protocol = load_protocol(preset if config else preset or "paper", config, changes or [])
+    protocol = load_protocol(preset, config, changes or [])
     if start is not None and resume:
         raise SteerError("--resume goes on from the folder's own state; --from is for a new run")
     if resume and overwrite:

@@ -9,11 +9,15 @@ from steer.names import ROLES
 from steer.task.attended import ATTENDED
 
 
-def describe(circuit: Circuit) -> str:
+def describe(circuit: Circuit, paths: bool = True) -> str:
+    """Roles, what was checked and, unless there are several circuits to tell of, every path."""
     name, evidence = circuit.checkpoint.name, circuit.evidence
     if not circuit.roles.get("output"):
         return f"{name}: no head looks at the next token and writes it; no circuit was found"
-    lines = [f"{name}: {len(circuit.edges)} paths, searched on {evidence['searched_on']}", "", "roles"]
+    single = {(edge.source, edge.target) for edge in circuit.edges}
+    counted = f"{len(single)} paths ({len(circuit.edges)} with the output head's port that they were read at)"
+    searched = f"searched on {evidence['searched_on']}, threshold {evidence['threshold']}"
+    lines = [f"{name}: {counted}, {searched}", "", "roles"]
     scores = {member.node: member for member in circuit.members}
     for role in ROLES:
         heads = circuit.roles.get(role, ())
@@ -21,7 +25,12 @@ def describe(circuit: Circuit) -> str:
         lines.append(f"  {role:22}{', '.join(told) or 'no head'}")
     unnamed = [m.node for m in circuit.members if m.role is None and "-" in m.node and "mlp" not in m.node]
     lines.append(f"  {'matter, fit no role':22}{', '.join(unnamed) or 'none'}")
-    lines += ["", f"{'path':38}{'sufficient':>12}{'necessary':>12}   read at"]
+    verdict = _verdict(circuit) if evidence.get("smallest_circuit") else ["", "the task is not done: nothing to check"]
+    return "\n".join([*lines, *verdict, *(_paths(circuit) if paths else [])])
+
+
+def _paths(circuit: Circuit) -> list[str]:
+    lines = ["", f"{'path':38}{'sufficient':>12}{'necessary':>12}   read at"]
     for edge in circuit.edges:
         path = f"{edge.source} -> {edge.target}"
         company = "" if edge.in_company is None else f"   (with the others: +{edge.in_company.value:.2f})"
@@ -33,8 +42,7 @@ def describe(circuit: Circuit) -> str:
             f"stand in for one another at {group.target}: {', '.join(group.heads)} "
             f"(lost: {group.alone.value:.2f} at most alone, {group.together.value:.2f} together)"
         )
-    verdict = _verdict(circuit) if evidence.get("smallest_circuit") else ["", "the task is not done: nothing to check"]
-    return "\n".join([*lines, *verdict])
+    return lines
 
 
 def _verdict(circuit: Circuit) -> list[str]:
@@ -47,8 +55,8 @@ def _verdict(circuit: Circuit) -> list[str]:
         f"  heads with a path     {traced['heads']} heads keep {traced['faithfulness']['value']:.1%} of the accuracy",
         f"  smallest circuit      {judged['heads']} heads keep {kept['value']:.1%} of the accuracy "
         f"({kept['low']:.1%} to {kept['high']:.1%})",
-        f"  random circuits       {chance['mean']:.1%} ({chance['min']:.1%} to {chance['max']:.1%})",
-        f"  output head's gaze    {gaze['clean']['value']:.1%} clean, {gaze['circuit']['value']:.1%} in the circuit "
+        f"  random circuits       {chance['mean']:.1%} on average, from {chance['min']:.1%} to {chance['max']:.1%}",
+        f"  output attention      {gaze['clean']['value']:.1%} clean, {gaze['circuit']['value']:.1%} in the circuit "
         f"({gaze['head']})",
         f"  completeness          mean gap {gaps['mean_gap']:.1%}, largest {gaps['max_gap']:.1%} "
         f"({gaps['subsets']} subsets, without which the model keeps {gaps['model_keeps']:.0%})",

@@ -36,8 +36,15 @@ def draw_result(result: Result, folder: Path) -> list[Path]:
     with theme():
         for name in dict.fromkeys(names):
             for kind, draw, part in drawings(name, result):
-                found.append(save_figure(draw(part), folder, f"figure-{kind}" if found else "figure"))
+                file = f"figure-{kind}" if found else "figure"
+                if folder / f"{file}.png" not in found:  # two figures may come down to the same picture
+                    found.append(save_figure(draw(part), folder, file))
     return found
+
+
+def drawn_before(folder: Path) -> list[Path]:
+    """The pictures of a folder, the first one first."""
+    return [folder / "figure.png", *sorted(folder.glob("figure-*.png"))]
 
 
 def drawings(name: str, result: Result) -> Iterator[tuple[str, Callable[[Result], Figure], Result]]:

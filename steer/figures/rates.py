@@ -86,4 +86,4 @@ def _caption(panel: dict[str, Any], result: Result) -> str:
         if example["condition"] == panel["condition"] and example["prompt"] == panel["episode"]
     ]
     said = f"\nthe model writes {written[0] or 'nothing'}" if written else ""
-    return f"{panel['head']}, {panel['condition']}{said}"
+    return f"{panel['head']}, {panel['condition']} (while the right answer is fed in){said}"

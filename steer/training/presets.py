@@ -21,6 +21,10 @@ def _document(preset: str | None, config: Path | None) -> Document:
         raise ConfigError("give --preset or --config, not both")
     if config is not None:
         return read(config)
+    if preset is None:
+        raise ConfigError(
+            f"which protocol? give --preset with one of {', '.join(preset_names())}, or --config with a file"
+        )
     if preset not in preset_names():
-        raise ConfigError(unknown("preset", preset or "", preset_names()))
+        raise ConfigError(unknown("preset", preset, preset_names()))
     return read(PRESETS / f"{preset}.yaml")
