@@ -41,9 +41,9 @@ def reproduce(
         typer.echo(dumps(told, indent=1))
         return
     verdicts = [claim["verdict"].partition(":")[0] for claim in found.claims]
-    told = ", ".join(f"{verdicts.count(name)} {name}" for name in dict.fromkeys(sorted(verdicts)))
+    tally = ", ".join(f"{verdicts.count(name)} {name}" for name in dict.fromkeys(sorted(verdicts)))
     quick = f" (a quick look: {episodes} episodes at most for each)" if episodes else ""
-    typer.echo(f"{found.checkpoint}: {len(verdicts)} claims: {told}{quick}\n")
+    typer.echo(f"{found.checkpoint}: {len(verdicts)} claims: {tally}{quick}\n")
     for claim in found.claims:
         typer.echo(f"{claim['figure']:7}{claim['claim']}\n{'':7}paper: {claim['paper']}   here: {claim['here']}")
         typer.echo(f"{'':7}{claim['verdict']}")
