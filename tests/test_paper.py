@@ -60,7 +60,7 @@ ENDS = {"nothing ablated": 0.9, "everything ablated": 0.1}
         ),
         (
             claims.main_source("primitive-pairing"), sweep(ENDS | {"enc-self-1.1": 0.1, "enc-self-0.1": 0.1}),
-            f"{DIFFERS}: enc-self-1.1 alone keeps no more than nothing does",
+            f"{DIFFERS}: enc-self-1.1 alone keeps no more than is kept with everything ablated",
         ),
         (
             claims.needed_sources(("primitive-retrieval", "function-retrieval")),
