@@ -23,6 +23,7 @@ def reproduce(
     """Run every recipe of the paper: figures, a table of its claims, and an index page."""
     from json import dumps
 
+    from steer.claims import AS, DIFFERS, NOT_SHOWN
     from steer.commands.progress import bar
     from steer.devices import check_device
     from steer.files import make_folder
@@ -40,8 +41,9 @@ def reproduce(
         told = {"checkpoint": found.checkpoint, "claims": found.claims, "pictures": files, "index": str(found.index)}
         typer.echo(dumps(told, indent=1))
         return
-    verdicts = [claim["verdict"].partition(":")[0] for claim in found.claims]
-    tally = ", ".join(f"{verdicts.count(name)} {name}" for name in dict.fromkeys(sorted(verdicts)))
+    verdicts = [claim["verdict"] for claim in found.claims]
+    counts = {kind: sum(verdict.startswith(kind) for verdict in verdicts) for kind in (AS, DIFFERS, NOT_SHOWN)}
+    tally = ", ".join(f"{count} {kind}" for kind, count in counts.items())
     quick = f" (a quick look: {episodes} episodes at most for each)" if episodes else ""
     typer.echo(f"{found.checkpoint}: {len(verdicts)} claims: {tally}{quick}\n")
     for claim in found.claims:
