@@ -90,6 +90,7 @@ def test_train_writes_a_checkpoint_that_loads(steer, tmp_path: Path):
 BAD = [
     (["trian"], "train"),
     (["train", "--sede", "3", "--out", "OUT"], "--seed"),
+    (["train", "--out", "OUT"], "which protocol?"),
     (["train", "--preset", "tinny", "--out", "OUT"], "did you mean tiny"),
     (["train", "--preset", "tiny", "--out", "OUT", "stages.0.epoch=3"], "did you mean 'epochs'"),
     (["train", "--preset", "tiny", "--out", "OUT", "--device", "cuda:99"], "no device named"),

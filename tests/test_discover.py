@@ -20,6 +20,7 @@ from steer.discover.search import Cast, discover
 from steer.discover.table import compare, describe
 from steer.engine.engine import Engine
 from steer.errors import SteerError
+from steer.finding import capable
 from steer.measure.tally import Tally
 from steer.model.batch import collate
 from steer.model.checkpoint import Checkpoint, load_checkpoint, read_record, save_checkpoint
@@ -278,6 +279,16 @@ def test_a_known_circuit_is_put_beside_the_weights(steer, tmp_path: Path):
     both = steer("discover", "-c", tmp_path / "copier", "-c", other, "--out", tmp_path / "out")
     assert both.exit_code == 2
     assert "same name" in both.output
+
+
+@pytest.mark.parametrize("name", capable())
+def test_every_shipped_checkpoint_that_does_the_task_has_its_circuit(steer, name: str, tmp_path: Path):
+    done = steer("discover", "-c", name, "--out", tmp_path)
+    assert done.exit_code == 0, done.output
+    assert "already known" in done.output
+    assert "smallest circuit" in done.output
+    assert (tmp_path / f"discover-{name}" / "circuit.png").stat().st_size > 10_000
+    assert load_checkpoint(name).record.accuracy["exact_match"] >= 0.98
 
 
 def test_circuits_stand_side_by_side_with_every_head_of_a_role():

@@ -109,6 +109,8 @@ def test_a_role_that_cannot_be_resolved_says_what_there_is(text: str, says: str)
 def test_a_role_that_may_be_missing_stands_for_nothing():
     assert CAST.expand_heads("$primitive-pairing:any") == []
     assert CAST.expand_heads("$output:any") == list(OUTPUTS)
+    assert CAST.expand_heads("$output:block") == CAST.block("dec-cross", OUTPUTS[0].layer)
+    assert CAST.expand_sites("$output:block.z") == [Site(head, "z") for head in CAST.expand_heads("$output:block")]
     with pytest.raises(SteerError, match="stands for 0 heads"):
         CAST.one_head("$primitive-pairing:any")
 

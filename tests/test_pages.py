@@ -56,6 +56,18 @@ def test_every_component_has_a_page_that_says_what_it_leaves_out(steer, tmp_path
     assert ("logit contribution (" in done.stdout) is name.startswith("dec")
 
 
+def test_a_known_result_is_left_as_it_is(steer, cast: Path, tmp_path: Path):
+    ask = ("run", "swap_index", "episodes.count=20", f"checkpoint={cast}", "--out", tmp_path)
+    steer(*ask)
+    files = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.*") if path.is_file()}
+    assert "already known" in steer(*ask).output
+    assert files == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.*") if path.is_file()}
+    told = json.loads(next(tmp_path.rglob("result.json")).read_text())
+    assert told["edited"]["after"] == ["dec-cross-1.4.q", "enc-self-0.3.v"]
+    steer(*ask, "description=in other words")
+    assert "in other words" in next(tmp_path.rglob("result.json")).read_text()
+
+
 def test_a_result_is_drawn_again(steer, cast: Path, tmp_path: Path):
     changes = ["episodes.count=20", f"checkpoint={cast}"]
     told = json.loads(steer("run", "swap_index", *changes, "--out", tmp_path, "--json").stdout)

@@ -103,6 +103,8 @@ def test_names_are_checked_against_the_model_all_at_once(recipe_file):
             ("measures:\n  - {name: attention-accuracy, heads: dec-cross-1.3}", "measures: []"),
             "at least one is needed",
         ),
+        (("measures:", "figure: [bars, scatter]\nmeasures:"), r"mine.yaml:6:16: scatter draws r-squared"),
+        (("measures:", "figure: pie\nmeasures:"), "figure"),
         (("count: 30", "count: yes"), r"mine.yaml:5:19: episodes.count: should be a number"),
     ],
 )
