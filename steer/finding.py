@@ -62,9 +62,9 @@ def find_circuit(
 
 
 def _known(folder: Path, checkpoint: Checkpoint, asked: Asked) -> Circuit | None:
-    """The answer to the same question about the same weights: in the results, or beside the weights."""
+    """The answer to the same question about the same weights: beside the weights, or in the results."""
     try:
-        found = [read_circuit(folder, checkpoint.record.weights_sha256), checkpoint.circuit]
+        found = [checkpoint.circuit, read_circuit(folder, checkpoint.record.weights_sha256)]
     except SteerError:
         found = [checkpoint.circuit]
     return next((circuit for circuit in found if circuit and circuit.evidence.get("asked") == vars(asked)), None)

@@ -46,10 +46,14 @@ def discover(
             found[name] = find_circuit(name, folder, Asked(episodes, threshold), force, advance)
     circuits = [one.circuit for one in found.values()]
     if json:
-        told: list[dict[str, Any]] = [circuit.model_dump(mode="json") for circuit in circuits]
-        typer.echo(dumps(told[0] if len(told) == 1 else told, indent=1))
+        plain: list[dict[str, Any]] = [circuit.model_dump(mode="json") for circuit in circuits]
+        typer.echo(dumps(plain[0] if len(plain) == 1 else plain, indent=1))
         return
-    typer.echo("\n\n".join(describe(circuit, paths=len(circuits) == 1) for circuit in circuits))
+    try:
+        told = "\n\n".join(describe(circuit, paths=len(circuits) == 1) for circuit in circuits)
+    except (KeyError, TypeError) as error:
+        raise SteerError("a known circuit is not as this version writes it: --force searches again") from error
+    typer.echo(told)
     if len(circuits) > 1:
         typer.echo("\n" + compare(circuits))
     for name, one in found.items():

@@ -86,12 +86,22 @@ def compare(circuits: Sequence[Circuit]) -> str:
     }
     rows["heads of the circuit"] = [f"{found['heads']}" if found else "-" for found in judged]
     rows["accuracy it keeps"] = [f"{found['faithfulness']['value']:.1%}" if found else "-" for found in judged]
+    moved = [_moved(circuit) for circuit in circuits]
+    rows |= {name: [cells.get(name, "-") for cells in moved] for name in dict.fromkeys(n for m in moved for n in m)}
     label = max(map(len, rows))
     widths = [max(map(len, column)) for column in zip(*rows.values(), strict=True)]
     return "\n".join(
         f"{name:{label}}" + "".join(f"  {cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
         for name, cells in rows.items()
     )
+
+
+def _moved(circuit: Circuit) -> dict[str, str]:
+    """Answers that follow an interchange, of those that could."""
+    return {
+        f"{row['variable']} at {row['sites']}": f"{row['accuracy']['value']:.0%} of {row['ceiling']['value']:.0%}"
+        for row in circuit.evidence.get("interchange", ())
+    }
 
 
 def _heads(names: Sequence[str]) -> str:
