@@ -208,15 +208,16 @@ def cast_members(
 
 
 def players(members: list[Member], edges: list[Edge], shares: dict[Node, Estimate]) -> dict[Role, tuple[str, ...]]:
-    """The heads of each role that were found to matter, the one that matters most first."""
+    """The heads of each role that were found to matter, the one that matters most first (then: that fits best)."""
     written = {str(node): share.value for node, share in shares.items()}
     effect: dict[str, float] = {}
     for edge in edges:
         effect[edge.source] = max(edge.sufficiency.value, edge.necessity.value, effect.get(edge.source, 0.0))
+    fit = {member.node: member.score.value for member in members if member.score}
     roles: dict[Role, tuple[str, ...]] = {}
     for role in ROLES:
         names = [member.node for member in members if member.role == role]
         weight = written if role == "output" else effect
         if names:
-            roles[role] = tuple(sorted(names, key=lambda name: -weight.get(name, 0.0)))
+            roles[role] = tuple(sorted(names, key=lambda name: (-weight.get(name, 0.0), -fit.get(name, 0.0))))
     return roles
