@@ -155,12 +155,22 @@ def rows_of(linear: torch.nn.Linear, head: int, x: Tensor) -> Tensor:
     return x @ linear.weight[rows].T + linear.bias[rows]
 
 
+def attended(forward: Forward, model: Transformer, batch, values: dict[str, Tensor], parts: dict[str, Tensor]):  # type: ignore[no-untyped-def]
+    """How often the output head looks at the next token with its K made from these parts and its Q frozen."""
+    (prompt, output, target), name = batch, "dec.1.cross_attn"
+    key = rows_of(block(model, name).W_K, OUTPUT_HEAD, model.ln_enc(stream(model, parts, 2)))
+    query = values[f"{name}.q"][:, :, OUTPUT_HEAD]
+    edits = {f"{name}.k": put(OUTPUT_HEAD, key), f"{name}.q": put(OUTPUT_HEAD, query)}
+    pattern = forward(model, prompt, output, edits, [f"{name}.pattern"])[f"{name}.pattern"]
+    right, counted = attention_accuracy(pattern[:, OUTPUT_HEAD], prompt, target)
+    return float((right * counted).sum()), float(counted.sum())
+
+
 @torch.no_grad()
 def k_sweep(forward: Forward, checkpoint: Checkpoint, episodes: Sequence[Episode]) -> Numbers:
     """One full forward pass a head; the rebuilt stream is summed from all its parts each time."""
     model, data, numbers = checkpoint.model, batches(episodes), []
     means = masked_means(forward, model, data, sources(2))
-    cross = block(model, "dec.1.cross_attn")
     reads = [*sources(2), "dec.1.cross_attn.q"]
     clean = [forward(model, prompt, output, {}, reads) for prompt, output, _ in data]
     for kept in [f"{layer}.{head}" for layer in range(2) for head in range(HEADS)]:
@@ -168,12 +178,8 @@ def k_sweep(forward: Forward, checkpoint: Checkpoint, episodes: Sequence[Episode
         for (prompt, output, target), values in zip(data, clean, strict=True):
             ablated = {name: means[name][: prompt.shape[1]].expand_as(values[name]) for name in sources(2)}
             parts = encoder_parts(model, ablated, 2) | {kept: encoder_parts(model, values, 2)[kept]}
-            key = rows_of(cross.W_K, OUTPUT_HEAD, model.ln_enc(stream(model, parts, 2)))
-            query = values["dec.1.cross_attn.q"][:, :, OUTPUT_HEAD]
-            edits = {"dec.1.cross_attn.k": put(OUTPUT_HEAD, key), "dec.1.cross_attn.q": put(OUTPUT_HEAD, query)}
-            pattern = forward(model, prompt, output, edits, ["dec.1.cross_attn.pattern"])["dec.1.cross_attn.pattern"]
-            right, counted = attention_accuracy(pattern[:, OUTPUT_HEAD], prompt, target)
-            hits, count = hits + float((right * counted).sum()), count + float(counted.sum())
+            right, counted = attended(forward, model, (prompt, output, target), values, parts)
+            hits, count = hits + right, count + counted
         numbers.append(hits / count)
     return numbers
 
@@ -182,7 +188,7 @@ def k_sweep(forward: Forward, checkpoint: Checkpoint, episodes: Sequence[Episode
 def chain_sweep(forward: Forward, checkpoint: Checkpoint, episodes: Sequence[Episode]) -> Numbers:
     model, data, numbers = checkpoint.model, batches(episodes), []
     means = masked_means(forward, model, data, sources(2))
-    cross, pairing = block(model, "dec.1.cross_attn"), block(model, "enc.1.self_attn")
+    pairing = block(model, "enc.1.self_attn")
     clean = [forward(model, prompt, output, {}, [*sources(2), "dec.1.cross_attn.q"]) for prompt, output, _ in data]
     for kept in [f"0.{head}" for head in range(HEADS)]:
         hits = count = 0.0
@@ -195,12 +201,8 @@ def chain_sweep(forward: Forward, checkpoint: Checkpoint, episodes: Sequence[Epi
             name = f"1.{PAIRING_HEAD}"
             second = encoder_parts(model, ablated, 2)
             second |= {name: encoder_parts(model, values | changed, 2)[name]}
-            key = rows_of(cross.W_K, OUTPUT_HEAD, model.ln_enc(stream(model, second, 2)))
-            query = values["dec.1.cross_attn.q"][:, :, OUTPUT_HEAD]
-            edits = {"dec.1.cross_attn.k": put(OUTPUT_HEAD, key), "dec.1.cross_attn.q": put(OUTPUT_HEAD, query)}
-            pattern = forward(model, prompt, output, edits, ["dec.1.cross_attn.pattern"])["dec.1.cross_attn.pattern"]
-            right, counted = attention_accuracy(pattern[:, OUTPUT_HEAD], prompt, target)
-            hits, count = hits + float((right * counted).sum()), count + float(counted.sum())
+            right, counted = attended(forward, model, (prompt, output, target), values, second)
+            hits, count = hits + right, count + counted
         numbers.append(hits / count)
     return numbers
 

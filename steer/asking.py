@@ -26,8 +26,8 @@ STEERED = "steered"
 SITES: dict[Variable, tuple[str, tuple[str, ...]]] = {
     "index-in-question": ("positions", ("$question-broadcast:all.v",)),
     "argument": ("counterpart", ("$question-broadcast:all.z",)),
-    "relative-index": ("counterpart", ("$rhs-scanner:block.z",)),
-    "function": ("counterpart", ("$rhs-scanner:block.z",)),
+    "relative-index": ("counterpart", ("$rhs-scanner:all.z", "$rhs-scanner:block.z")),
+    "function": ("counterpart", ("$rhs-scanner:all.z", "$rhs-scanner:block.z")),
 }
 
 

@@ -17,17 +17,16 @@ from steer.discover.gradients import gradient_scores
 from steer.discover.lab import Lab, answer_likelihood
 from steer.discover.roles import Score, role_scores
 from steer.discover.search import Cast, discover
-from steer.discover.table import compare, describe
+from steer.discover.table import describe
 from steer.engine.engine import Engine
 from steer.errors import SteerError
-from steer.finding import capable
 from steer.measure.tally import Tally
 from steer.model.batch import collate
 from steer.model.checkpoint import Checkpoint, load_checkpoint, read_record, save_checkpoint
 from steer.model.config import ModelConfig
 from steer.model.evaluate import answers
 from steer.model.transformer import Transformer, initialise
-from steer.names import ROLES, Node, Site
+from steer.names import Node, Site
 from steer.plan import Ablated, Rebuild
 from steer.planning import shape_of
 from steer.task.attended import ATTENDED
@@ -264,41 +263,3 @@ def test_a_search_without_paths_ends_well(monkeypatch: pytest.MonkeyPatch):
     assert found.roles["output"]
     assert found.evidence["smallest_circuit"]
     assert "gradients agree" not in describe(found)
-
-
-def test_a_known_circuit_is_put_beside_the_weights(steer, tmp_path: Path):
-    made = copier()
-    save_checkpoint(tmp_path / "copier", made.model, made.record)
-    ask = ("discover", "-c", tmp_path / "copier", "--episodes", 20, "--out", tmp_path / "out")
-    assert steer(*ask).exit_code == 0
-    (tmp_path / "copier" / "circuit.yaml").unlink()
-    assert "already known" in steer(*ask).output
-    assert load_checkpoint(str(tmp_path / "copier")).circuit is not None
-    other = tmp_path / "b" / "copier"
-    save_checkpoint(other, made.model, made.record)
-    both = steer("discover", "-c", tmp_path / "copier", "-c", other, "--out", tmp_path / "out")
-    assert both.exit_code == 2
-    assert "same name" in both.output
-
-
-@pytest.mark.parametrize("name", capable())
-def test_every_shipped_checkpoint_that_does_the_task_has_its_circuit(steer, name: str, tmp_path: Path):
-    done = steer("discover", "-c", name, "--out", tmp_path)
-    assert done.exit_code == 0, done.output
-    assert "already known" in done.output
-    assert "smallest circuit" in done.output
-    assert (tmp_path / f"discover-{name}" / "circuit.png").stat().st_size > 10_000
-    assert load_checkpoint(name).record.accuracy["exact_match"] >= 0.98
-
-
-def test_circuits_stand_side_by_side_with_every_head_of_a_role():
-    circuits = [load_checkpoint(name).circuit for name in ("seed1", "seed2")]
-    lines = compare([circuit for circuit in circuits if circuit]).splitlines()
-    assert lines[0].split() == ["seed1", "seed2"]
-    for line, role in zip(lines[1:], ROLES, strict=False):
-        assert line.startswith(f"{role} (")
-        for circuit in circuits:
-            heads = circuit.roles.get(role, ())
-            assert ", ".join(head.rsplit("-", 1)[1] for head in heads) in line
-            assert all(head.startswith(line.split("(")[1].split(")")[0]) for head in heads)
-    assert len({len(line) for line in lines}) == 1
