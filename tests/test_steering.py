@@ -45,11 +45,11 @@ def test_counterparts_are_what_algorithm_1_gives_for_changed_indices():
     exchange = {1: 3, 3: 1, 2: 2}
     for episode in CHOOSING:
         solved = solve(episode)
-        index = {symbol: exchange[place] for symbol, place in solved.index_in_question.items()}
+        symbol_at = {exchange[place]: symbol for place, symbol in solved.symbol_at.items()}
         relative = [exchange[place] for place in solved.relative_index]
         swapped, mirrored = counterpart(episode, "index-in-question"), counterpart(episode, "relative-index")
-        assert swapped.answer == solved.answer_with(index, solved.relative_index)
-        assert mirrored.answer == solved.answer_with(solved.index_in_question, relative)
+        assert swapped.answer == solved.answer_with(symbol_at, solved.relative_index)
+        assert mirrored.answer == solved.answer_with(solved.symbol_at, relative)
 
 
 def test_a_question_of_one_argument_has_no_counterpart():
