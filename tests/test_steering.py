@@ -139,7 +139,7 @@ PROMPT = "B S A | A = red | B = blue | C = green | C S B = blue green green"
         (["--prompt", PROMPT, "--swap", "B", "C"], "the question has B and A"),
         (["--prompt", "B S | B = blue | B S = blue blue", "--swap", "B", "S"], "only one argument"),
         (["--prompt", PROMPT, "--change", "function"], "no other function"),
-        (["--prompt", "A S A | A = red | B = blue | A S B = red blue"], "must be different primitives"),
+        (["--prompt", "A S A | A = red | B = blue | A S B = red blue"], "the answer would be the same"),
         (["--prompt", PROMPT, "--swap", "B", "A", "--change", "argument"], "without it"),
         (["--prompt", PROMPT, "--at", "enc-self-0.9.v"], "enc-self-0.9"),
     ],
