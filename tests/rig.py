@@ -16,7 +16,7 @@ LOGITS = Site(Node("logits"))
 
 COMMON = {"measures": [{"name": "exact-match"}, {"name": "attention-accuracy", "heads": ["dec-cross-1.*"]}]}
 MORE = [
-    {"kind": "keep-only-one", "target": "enc-self-1.*.q", "sources": ["enc-self-0.*", "enc.pos", "enc-mlp-0"]},
+    {"kind": "keep-only-one", "target": "enc-self-1.*.q", "sources": ["enc-self-0.*", "enc.tok", "enc-mlp-0"]},
     {"kind": "ablate-only-one", "target": ["dec-self-1.2.k", "dec-self-1.2.v"], "sources": "dec-cross-0.*"},
     {"kind": "keep-only-one", "target": "dec-cross-0.3.v", "sources": ["enc-*"], "freeze": "dec-cross-1.5.q"},
     {"kind": "ablate-only-one", "target": "dec-cross-1.1.q", "sources": "dec-self-1.*"},
@@ -28,7 +28,7 @@ MORE = [
         "kind": "chained-patch", "sources": "enc-self-1.*", "chain": ["dec-cross-0.6.v", "dec-cross-1.5.q"],
         "mode": "ablate-only-one", "others": "clean", "freeze": "dec-cross-1.5.k",
     },
-    {"kind": "keep-only-one", "target": "enc-mlp-1", "sources": ["enc-self-1.*", "enc-mlp-0", "enc.pos"]},
+    {"kind": "keep-only-one", "target": "enc-mlp-1", "sources": ["enc-self-1.*", "enc-mlp-0", "enc.tok"]},
     {"kind": "ablate-only-one", "target": "dec-mlp-0", "sources": ["dec-cross-0.*", "dec.tok"]},
     {
         "kind": "chained-patch", "sources": "enc-self-0.*",
