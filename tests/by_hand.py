@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -142,9 +143,8 @@ def forward(net: Net, prompt: Tensor, output: Tensor, edits: Edits) -> Values:
         keys = normed if looked_at is None else looked_at
         total = stream + net.weights[f"{name}.W_O.bias"]
         for head in net.members(block):
-            q, k, v = (
-                meet(f"{head}.{port}", net.project(f"{head}.{port}", x)) for port, x in zip("qkv", (normed, keys, keys))
-            )
+            q = meet(f"{head}.q", net.project(f"{head}.q", normed))
+            k, v = (meet(f"{head}.{port}", net.project(f"{head}.{port}", keys)) for port in "kv")
             scores = q @ k.T / math.sqrt(q.shape[-1])
             scores = meet(f"{head}.scores", scores if hidden is None else scores.masked_fill(hidden, -math.inf))
             pattern = meet(f"{head}.pattern", scores.exp() / scores.exp().sum(-1, keepdim=True))
@@ -249,14 +249,12 @@ def ablate_only_one(
     return edits
 
 
-def chained(
-    chain: Sequence[str], first: Condition, others: str, freeze: Sequence[str] = ()
-) -> Condition:
+def chained(chain: Sequence[str], first: Condition, others: str, freeze: Sequence[str] = ()) -> Condition:
     """What reaches the last port through the chain; `first` is what is done to its first port."""
 
     def edits(trial: Trial) -> Edits:
         now: Edits = {**frozen(trial, freeze), **first(trial)}
-        for port, after in zip(chain, chain[1:]):
+        for port, after in pairwise(chain):
             node = port if "mlp" in port else port.rpartition(".")[0]
             passed = trial.run(now)[written_at(node)]
             left = [s for s in trial.net.sources(after) if others == "clean"]

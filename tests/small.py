@@ -15,13 +15,14 @@ import steer.selection
 import steer.task.splits
 from steer.api import build_recipe, run
 from steer.circuit import Circuit, Described
-from steer.engine.engine import Engine
+from steer.engine.engine import Engine, Part, Session
 from steer.model.checkpoint import Checkpoint, Record
 from steer.model.config import ModelConfig
 from steer.model.transformer import Transformer
 from steer.results import Result
 from steer.task.episode import Episode
 from steer.task.splits import make_splits
+from steer.task.vocabulary import COLOURS, TOKENS
 
 CONFIG = ModelConfig(
     encoder_layers=3, decoder_layers=2, heads=3, d_model=16, d_head=5, d_ff=12, position_scale=1.7
@@ -49,6 +50,17 @@ def checkpoint(seed: int = 0, config: ModelConfig = CONFIG) -> Checkpoint:
     return Checkpoint(model, record, "small", Circuit(checkpoint=Described(name="small", sha256="0"), roles=ROLES))
 
 
+def talker() -> Checkpoint:
+    """A random model that says colours and EOS alone and listens to its prompt: its answers are of many lengths."""
+    made = checkpoint(43)  # among the first seeds the one whose answers differ most
+    for name, parameter in made.model.named_parameters():
+        if "cross_attn.W_O.weight" in name or "W_Q.weight" in name:
+            parameter.mul_(4)
+    for number, token in enumerate(TOKENS):
+        made.model.unembed.bias[number] += 0.0 if token in COLOURS else 2.0 if token == "EOS" else -30.0
+    return made
+
+
 def net_of(checkpoint: Checkpoint) -> Net:
     c = checkpoint.record.config
     weights = checkpoint.model.state_dict()
@@ -63,9 +75,7 @@ TWO = of_arity(2, 6)  # prompts and answers of many lengths, in no order
 MIXED = (*of_arity(1, 2), *of_arity(2, 4, 30))
 
 
-def ask(
-    checkpoint: Checkpoint, shown: Sequence[Episode], train: Sequence[Episode] = (), /, **keys: object
-) -> Result:
+def ask(checkpoint: Checkpoint, shown: Sequence[Episode], train: Sequence[Episode] = (), /, **keys: object) -> Result:
     """Run a recipe on these episodes, in batches of a few; `train` are those of the train split."""
     splits = replace(make_splits(0), test=tuple(shown), train=tuple(train))
     whole = Engine.parts
@@ -74,6 +84,28 @@ def ask(
         patch.setattr(steer.task.splits, "make_splits", lambda seed: splits)
         patch.setattr(Engine, "parts", lambda self, some, batch=BATCH: whole(self, some, batch))
         return run(build_recipe(**({"episodes": {"count": 100}} | keys)), checkpoint)  # type: ignore[arg-type]
+
+
+Said = dict[str, dict[int, list[str]]]  # condition -> episode -> tokens, EOS included
+
+
+def listen(checkpoint: Checkpoint, shown: Sequence[Episode], /, **keys: object) -> tuple[Result, Said]:
+    """The same, and what the model wrote in each condition. Behind EOS there may only be padding."""
+    said: Said = {}
+    real = Session.generate
+
+    def generate(self: Session, condition: str, part: Part) -> Tensor:
+        written = real(self, condition, part)
+        for row, line in zip(part.rows, written.tolist(), strict=True):
+            tokens = [TOKENS[number] for number in line]
+            end = tokens.index("EOS") + 1 if "EOS" in tokens else len(tokens)
+            assert set(tokens[end:]) <= {"PAD"}
+            said.setdefault(condition, {})[row] = tokens[:end]
+        return written
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Session, "generate", generate)
+        return ask(checkpoint, shown, **keys), said
 
 
 def trials(net: Net, episodes: Sequence[Episode], others: Sequence[Episode] = ()) -> list[Trial]:

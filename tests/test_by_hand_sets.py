@@ -49,7 +49,9 @@ def test_conditions_are_compared():
     result = ask(
         MODEL, MIXED, kind="compare", conditions=conditions, measures=LOGITS, tensors=sites, freeze=freeze, places=[2]
     )
-    rest = [n for n in HEADS if n.startswith(("enc-self-1", "dec-cross")) and n not in ("enc-self-1.0", "dec-cross-0.2")]
+    rest = [
+        n for n in HEADS if n.startswith(("enc-self-1", "dec-cross")) and n not in ("enc-self-1.0", "dec-cross-0.2")
+    ]
     wanted = {
         "one": ["enc-self-0.1", "dec-mlp-0"],
         "rest": rest,
@@ -88,9 +90,7 @@ SET = ["enc-self-1.2", "enc-mlp-0", "dec-cross-0.0"]
 
 
 def ablated_set(episodes=MIXED, split=(), **ablation):
-    return ask(
-        MODEL, episodes, split, kind="ablate-set", nodes=SET, measures=LOGITS, tensors=SITES, ablation=ablation
-    )
+    return ask(MODEL, episodes, split, kind="ablate-set", nodes=SET, measures=LOGITS, tensors=SITES, ablation=ablation)
 
 
 def standing_in(stand_in, episodes=MIXED) -> list[Trial]:
