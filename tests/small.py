@@ -140,3 +140,19 @@ def values(result: Result, **labels: str) -> dict[str, dict[str, float]]:
         if all(row[key] == label for key, label in labels.items()):
             found.setdefault(row["condition"], {})[row["position"]] = row["value"]
     return found
+
+
+def table(lines: Sequence[Sequence[float]]) -> dict[str, float]:
+    """The mean over everything and over each position, from one list of numbers an episode."""
+    flat = [value for line in lines for value in line]
+    found = {"all": sum(flat) / len(flat)}
+    for step in range(max(map(len, lines))):
+        here = [line[step] for line in lines if len(line) > step]
+        found[str(step + 1)] = sum(here) / len(here)
+    return found
+
+
+def mass(pattern: Tensor, prompt: Sequence[str], answer: Sequence[str]) -> list[float]:
+    """How much attention each step pays to tokens that are the colour that should come next."""
+    right = [torch.tensor([token == colour for token in prompt]) for colour in answer]
+    return [float(pattern[step][where].sum()) for step, where in enumerate(right)]

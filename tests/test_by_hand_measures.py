@@ -7,7 +7,7 @@ import pytest
 import torch
 from by_hand import ablate, ids, keep_only_one, nothing
 from by_hand_task import labelled
-from small import MIXED, TWO, ask, checkpoint, net_of, of_arity, trials, values
+from small import MIXED, TWO, ask, checkpoint, mass, net_of, of_arity, table, trials, values
 
 from steer.measure.representation import explained
 from steer.task.vocabulary import COLOURS, TOKENS
@@ -25,23 +25,8 @@ def seen(condition) -> list:
     return [trial.run(condition(trial)) for trial in MADE]
 
 
-def table(lines: list[list[float]]) -> dict[str, float]:
-    """The mean over everything and over each position, from one list of numbers an episode."""
-    flat = [value for line in lines for value in line]
-    found = {"all": sum(flat) / len(flat)}
-    for step in range(max(map(len, lines))):
-        here = [line[step] for line in lines if len(line) > step]
-        found[str(step + 1)] = sum(here) / len(here)
-    return found
-
-
 def near(found: dict[str, float], wanted: dict[str, float]) -> None:
     assert found == pytest.approx(wanted, rel=0, abs=1e-10)
-
-
-def mass_on_right(pattern, episode) -> list[float]:
-    right = [[token == colour for token in episode.prompt] for colour in episode.answer]
-    return [float(pattern[n][torch.tensor(where)].sum()) for n, where in enumerate(right)]
 
 
 def test_attention_at_the_colour_that_comes_next():
@@ -51,13 +36,17 @@ def test_attention_at_the_colour_that_comes_next():
     for name, condition in CONDITIONS.items():
         runs = seen(condition)
         for head in heads:
-            hits, mass = [], []
+            hits, looked = [], []
             for e, run in zip(EPISODES, runs, strict=True):
                 pattern = run[f"{head}.pattern"]
                 hits.append([float(e.prompt[int(pattern[n].argmax())] == c) for n, c in enumerate(e.answer)])
-                mass.append(mass_on_right(pattern, e))
+                looked.append(mass(pattern, e.prompt, e.answer))
             near(values(result, measure="attention-accuracy", head=head)[name], table(hits))
-            near(values(result, measure="attention-mass", head=head)[name], table(mass))
+            near(values(result, measure="attention-mass", head=head)[name], table(looked))
+    for row in result.rows:
+        step = row["position"]
+        counted = [len(e.answer) if step == "all" else len(e.answer) >= int(step) for e in EPISODES]
+        assert (row["counted"], row["episodes"]) == (sum(counted), len(EPISODES))
 
 
 def test_a_sweep_that_stops_at_the_head_it_measures():
@@ -69,8 +58,8 @@ def test_a_sweep_that_stops_at_the_head_it_measures():
     conditions |= {source: keep_only_one(target, source) for source in sources}
     for name, condition in conditions.items():
         runs = zip(EPISODES, seen(condition), strict=True)
-        mass = [mass_on_right(run["dec-cross-0.1.pattern"], e) for e, run in runs]
-        near(values(result, measure="attention-mass")[name], table(mass))
+        looked = [mass(run["dec-cross-0.1.pattern"], e.prompt, e.answer) for e, run in runs]
+        near(values(result, measure="attention-mass")[name], table(looked))
 
 
 # Logit attribution
@@ -136,9 +125,9 @@ def test_shares_and_the_constant_sum_to_the_relative_logit():
 def test_variance_that_a_label_explains(site: str, label: str, tokens: str):
     episodes = TWO + of_arity(2, 6, 100)
     measure = {"name": "r-squared", "site": site, "label": label, "tokens": tokens}
-    result = ask(MODEL, episodes, **ABLATED, episodes={"arity": 2}, measures=[measure])
+    result = ask(MODEL, episodes, kind="ablate-set", nodes=OFF[:1], episodes={"arity": 2}, measures=[measure])
     made = trials(NET, episodes)
-    for row, condition in zip(result.rows, CONDITIONS.values(), strict=True):
+    for row, condition in zip(result.rows, (nothing, ablate(OFF[:1])), strict=True):
         points, labels, owners = [], [], []
         for number, (e, trial) in enumerate(zip(episodes, made, strict=True)):
             value = trial.run(condition(trial))[site]

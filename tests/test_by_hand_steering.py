@@ -6,7 +6,7 @@ import pytest
 import torch
 from by_hand import borrow, exchange_positions, nothing, say
 from by_hand_task import answer, exchanged, mirrored
-from small import ROLES, ask, checkpoint, listen, net_of, of_arity, same, talker, trials, values
+from small import ROLES, ask, checkpoint, listen, mass, net_of, of_arity, same, table, talker, trials, values
 
 from steer.model.checkpoint import load_checkpoint
 from steer.task.counterparts import VARIABLES, counterpart
@@ -87,32 +87,33 @@ def test_a_control_plays_no_role_whatever_the_seed():
     assert drawn == {"enc-self-0.2.v", "dec-cross-1.2.z"}
 
 
-def test_attention_is_held_against_the_answer_and_against_the_prediction():
-    for variable, other_prompt in (("index-in-question", exchanged), ("relative-index", mirrored)):
-        episodes, others = pairs(variable)
-        measures = [
-            {"name": "attention-mass", "heads": "dec-cross-1.2", "against": a} for a in ("answer", "counterfactual")
-        ]
-        keys = {"kind": "steer", "variable": variable, "sets": SETS[:1], "episodes": {"arity": 2}}
-        result = ask(MODEL, episodes, **keys, measures=measures)
-        made = trials(NET, episodes, others)
-        for name, condition in {"before": nothing, "one": borrow(["enc-self-0.1.v"])}.items():
-            seen = [trial.run(condition(trial))["dec-cross-1.2.pattern"] for trial in made]
-            predicted = [answer(other_prompt(e.prompt)) for e in episodes]
-            for against, right in (("answer", [answer(e.prompt) for e in episodes]), ("counterfactual", predicted)):
-                found = values(result, measure="attention-mass", against=against)[name]
-                mass = [
-                    [float(sum(p[step][n] for n, token in enumerate(e.prompt) if token == colour))
-                     for step, colour in enumerate(colours)]
-                    for e, p, colours in zip(episodes, seen, right, strict=True)
-                ]  # fmt: skip
-                flat = [value for line in mass for value in line]
-                assert found["all"] == pytest.approx(sum(flat) / len(flat), abs=1e-10)
-                for step in range(5):
-                    here = [line[step] for line in mass if len(line) > step]
-                    assert found.get(str(step + 1)) == (
-                        pytest.approx(sum(here) / len(here), abs=1e-10) if here else None
-                    )
+SWAP = {"kind": "position-swap", "ports": ["enc-self-0.1.v", "enc-self-1.0.k"]}
+HELD = [
+    ("index-in-question", {"kind": "steer", "sets": SETS[:1]}, "one", borrow(["enc-self-0.1.v"]), exchanged),
+    ("relative-index", {"kind": "steer", "sets": SETS[:1]}, "one", borrow(["enc-self-0.1.v"]), mirrored),
+    ("index-in-question", SWAP, "after", exchange_positions(SWAP["ports"]), exchanged),
+]
+
+
+@pytest.mark.parametrize(("variable", "keys", "name", "condition", "changed"), HELD, ids=["index", "relative", "swap"])
+def test_attention_is_held_against_the_answer_and_against_the_prediction(variable, keys, name, condition, changed):
+    episodes, others = pairs(variable)
+    measures = [
+        {"name": "attention-mass", "heads": "dec-cross-1.2", "against": a} for a in ("answer", "counterfactual")
+    ]
+    keys = keys | ({"variable": variable} if keys["kind"] == "steer" else {})
+    result = ask(MODEL, episodes, **keys, episodes={"arity": 2}, measures=measures)
+    made = trials(NET, episodes, others)
+    prompts = {"answer": [e.prompt for e in episodes], "counterfactual": [changed(e.prompt) for e in episodes]}
+    for label, edits in (("before", nothing), (name, condition)):
+        seen = [trial.run(edits(trial))["dec-cross-1.2.pattern"] for trial in made]
+        for against, right in prompts.items():
+            lines = [
+                mass(pattern, e.prompt, answer(prompt))
+                for pattern, e, prompt in zip(seen, episodes, right, strict=True)
+            ]
+            found = values(result, measure="attention-mass", against=against)[label]
+            assert found == pytest.approx(table(lines), rel=0, abs=1e-10)
 
 
 def test_rates_count_what_was_written():
