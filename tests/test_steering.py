@@ -57,16 +57,17 @@ def test_a_question_of_one_argument_has_no_counterpart():
     assert all(counterpart(one, variable) is None for variable in VARIABLES)
 
 
-def test_rates_sum_to_one_and_the_ceiling_is_the_models_own_answer_to_the_counterpart():
-    checkpoint = load_checkpoint("tiny")
-    loaded = steer_recipe(sets=[{"name": "one", "sites": "enc-self-0.0.z"}], checkpoint="tiny")
+def test_the_ceiling_is_the_models_own_answer_to_the_counterpart():
+    """Whatever is frozen while the answers are steered."""
+    checkpoint = load_checkpoint("seed3")
+    keys = {"sets": [{"name": "one", "sites": "enc-self-0.0.z"}], "freeze": ["enc-self-1.0.z", "dec-cross-1.0.q"]}
+    loaded = steer_recipe(**keys)
     result = run_experiment(loaded, checkpoint)
     value = {(row["condition"], row["against"]): row["value"] for row in result.rows}
-    for condition in ("before", "one", "ceiling"):
-        assert sum(value[condition, against] for against in ("answer", "counterfactual", "neither")) == pytest.approx(1)
     others = counterparts(select(loaded.recipe.episodes, 0, "index-in-question"), "index-in-question")
     right = [said == other.answer for said, other in zip(answers(checkpoint.model, others), others, strict=True)]
     assert value["ceiling", "counterfactual"] == pytest.approx(sum(right) / len(right))
+    assert sum(right) > len(right) / 2
 
 
 def test_exchanged_positions_are_the_position_swaps():
