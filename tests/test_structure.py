@@ -175,7 +175,7 @@ def test_numbers_that_share_no_axis_have_pictures_of_their_own(copier: Checkpoin
         {"name": "logit-attribution"},
         {"name": "ov-alignment", "heads": "dec-cross-0.0"},
     ]
-    compared = {"kind": "compare", "conditions": [{"name": "without $a_b_c$", "ablate": "dec-cross-0.0"}]}
+    compared = {"kind": "compare", "conditions": [{"name": "without $a_b_c$", "ablate": ["enc.tok", "dec-cross-0.0"]}]}
     result = run(copier, **compared, measures=measures)
     assert [p.name for p in draw_result(result, tmp_path)] == [
         "figure.png", "figure-components.png", "figure-ov-alignment.png"
