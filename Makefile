@@ -22,7 +22,7 @@ check: $(READY)
 	$(BIN)/mypy
 
 test: check
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses 2 --dist worksteal
 
 test-long: $(READY)
 	$(BIN)/pytest -m long

@@ -14,6 +14,8 @@ from steer.model.checkpoint import load_checkpoint, save_checkpoint
 from steer.names import ROLES
 from steer.shipped import CHECKPOINTS
 
+pytestmark = pytest.mark.usefixtures("png_only")
+
 
 def test_a_known_circuit_is_put_beside_the_weights(steer, tmp_path: Path):
     made = copier()

@@ -68,6 +68,7 @@ def test_episodes_are_those_of_the_number_that_is_printed(steer, split: str, sta
         assert row["index_in_question"] == {symbol: place for place, symbol in enumerate(asked, 1)}
 
 
+@pytest.mark.usefixtures("png_only")
 @pytest.mark.parametrize("number", [0, 5])
 def test_commands_about_one_episode_show_the_one_of_that_number(steer, tmp_path: Path, number: int):
     episode = make_splits(0).test[number]

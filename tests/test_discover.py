@@ -34,6 +34,8 @@ from steer.planning import shape_of
 from steer.task.counterparts import counterpart
 from steer.task.splits import make_splits
 
+pytestmark = pytest.mark.usefixtures("png_only")
+
 
 def heads_of(circuit: Circuit) -> set[str]:
     return {member.node for member in circuit.members if "self" in member.node or "cross" in member.node}

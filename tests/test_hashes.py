@@ -269,6 +269,7 @@ def test_what_a_result_says_of_its_question_gives_its_hash_again(recipe_file, tm
     assert told["checkpoint"] == {"name": "tiny", "sha256": tiny.record.weights_sha256}
 
 
+@pytest.mark.usefixtures("png_only")
 def test_reproduce_again_with_more_episodes_or_other_weights_is_made_again(steer, tmp_path: Path):
     out = tmp_path / "out"
 

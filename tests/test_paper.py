@@ -209,6 +209,7 @@ def test_reproduce_writes_figures_claims_and_an_index(steer, cast: Path, tmp_pat
         assert steer("draw", out / name).exit_code == 0
 
 
+@pytest.mark.usefixtures("png_only")
 def test_a_missing_role_is_told_and_stops_nothing(steer, cast: Path, tmp_path: Path):
     folder = tmp_path / "odd <name>"
     shutil.copytree(cast, folder)
@@ -229,6 +230,7 @@ def test_a_missing_role_is_told_and_stops_nothing(steer, cast: Path, tmp_path: P
     assert "<name>" not in page
 
 
+@pytest.mark.usefixtures("png_only")
 def test_an_unknown_circuit_leaves_what_needs_no_roles(steer, tmp_path: Path):
     told = json.loads(steer("reproduce", "--checkpoint", "tiny", "--episodes", 10, "--out", tmp_path, "--json").stdout)
     shown = {name for name, pictures in told["pictures"].items() if pictures}

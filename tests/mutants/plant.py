@@ -85,18 +85,22 @@ class Field:
     """A copy of the project in which one bug at a time is planted and taken out again."""
 
     def __init__(self, root: Path, folder: Path) -> None:
-        self.root = folder
+        self.root, self.writings = folder, 0
         shutil.copytree(root, folder, ignore=LEFT_BEHIND)
+
+    def write(self, path: Path, text: str) -> None:
+        """Bytecode is told from its source by size and second: every writing gets a second of its own."""
+        self.writings += 1
+        path.write_text(text)
+        os.utime(path, (self.writings, self.writings))
 
     def notice(self, tests: Sequence[str]) -> str | None:
         """The first test that fails, or None."""
         files = [f"tests/{name}" for name in tests]
-        # No bytecode: it is told from its source by size and second, and two bugs may share both.
-        alone = {"PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
         try:
             done = subprocess.run(
-                [*PYTEST, *files], cwd=self.root, env=os.environ | alone, capture_output=True, text=True,
-                timeout=PATIENCE, check=False,
+                [*PYTEST, *files], cwd=self.root, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True,
+                text=True, timeout=PATIENCE, check=False,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             return "no end"
@@ -110,13 +114,13 @@ class Field:
             return Verdict(mutant, "stale", fault)
         path = self.root / mutant.file
         text = path.read_text()
-        path.write_text(text.replace(mutant.find, mutant.replace))
+        self.write(path, text.replace(mutant.find, mutant.replace))
         try:
             noticed = self.notice(mutant.tests) if mutant.tests else None
             if noticed is None and not (quick and mutant.tests):
                 noticed = self.notice(())
         finally:
-            path.write_text(text)
+            self.write(path, text)
         return Verdict(mutant, "killed" if noticed else "survived", noticed or "")
 
 
