@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from steer.model.checkpoint import load_checkpoint
+from steer.model.checkpoint import load_checkpoint, save_checkpoint
 from steer.model.evaluate import answers
 from steer.recipe import Episodes
 from steer.selection import select
@@ -148,6 +148,23 @@ def test_eval_writes_result_and_picture(steer, tmp_path: Path):
     assert low <= report["exact_match"] <= high
     assert sum(row["episodes"] for row in report["groups"] if "argument" in row["group"]) == 500
     assert all((tmp_path / f"accuracy.{kind}").stat().st_size > 1_000 for kind in ("png", "pdf", "svg"))
+
+
+def test_a_checkpoint_is_asked_about_the_episodes_that_were_held_out_from_it(steer, tmp_path: Path):
+    """Its record says which seed the sets were drawn with; another seed's test episodes may be its training ones."""
+    tiny = load_checkpoint("tiny")
+    record = tiny.record.model_copy(update={"protocol": tiny.record.protocol | {"data_seed": 1}})
+    save_checkpoint(tmp_path / "other", tiny.model, record)
+    ask = ("-c", tmp_path / "other", "--split", "validation", "--out", tmp_path / "out", "--json")
+    groups = json.loads(steer("eval", *ask).stdout)["groups"]
+    told = {row["group"]: row["episodes"] for row in groups}
+    lengths = [len(episode.answer) for episode in make_splits(1).validation]
+    assert [told[f"{n} tokens"] for n in (2, 3, 4)] == [lengths.count(n) for n in (2, 3, 4)]
+    seen = json.loads(
+        steer("attend", "--head", "dec-cross-0.1", "-c", tmp_path / "other", "--out", tmp_path, "--json").stdout
+    )
+    assert seen["keys"][:-1] == str(make_splits(1).test[0]).split()
+    assert select(Episodes(count=3), 1) != select(Episodes(count=3), 0)
 
 
 def test_train_writes_a_checkpoint_that_loads(steer, tmp_path: Path):

@@ -211,6 +211,23 @@ def test_shares_of_answers_are_stacked_in_their_own_colours():
     assert verticals(axes) == [0.95]
 
 
+def test_a_steered_pattern_stands_beside_the_one_before_it_and_not_the_controls():
+    panels = [pattern("dec-cross-1.5", name, n) for n, name in enumerate(("before", "first", "second", "control"))]
+    panels.append(pattern("dec-cross-1.1", "before", 9))
+    examples = [
+        {"condition": name, "prompt": "B S A | A = red", "written": [f"colour-{name}"]} for name in ("before", "second")
+    ]
+    rows = [row(name, 0.5, measure="exact-match", against="counterfactual", head="") for name in ("before", "second")]
+    found = result(rows, patterns=panels, examples=examples)
+    found.metadata["recipe"]["sets"] = [{"name": "first"}, {"name": "second"}]
+    maps = [axes for axes in draw_rates(found).axes if axes.get_title(loc="left")]
+    assert len(maps) == 2
+    for axes, panel in zip(maps, (panels[0], panels[2]), strict=True):
+        np.testing.assert_allclose(cells(axes), panel["weights"])
+        assert f"dec-cross-1.5, {panel['condition']}" in axes.get_title(loc="left")
+        assert f"writes colour-{panel['condition']}" in axes.get_title(loc="left")
+
+
 # Heat maps
 
 

@@ -25,9 +25,10 @@ from steer.experiment import experiment_hash
 from steer.library import load_recipe
 from steer.model.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from steer.model.transformer import Transformer, initialise
-from steer.recipe import RECIPE, Recipe
+from steer.recipe import RECIPE, Episodes, Recipe
 from steer.results import content_hash, known, read_result
 from steer.runner import run_loaded
+from steer.selection import select
 
 SILENT = {"description", "figure", "checkpoint"}  # words, pictures, and a name that is not the weights
 MEASURES = [
@@ -267,6 +268,14 @@ def test_what_a_result_says_of_its_question_gives_its_hash_again(recipe_file, tm
     assert told["hash"] == experiment_hash(RECIPE.validate_python(told["recipe"]), tiny)
     assert told["ablation"] == "zero"
     assert told["checkpoint"] == {"name": "tiny", "sha256": tiny.record.weights_sha256}
+
+
+def test_a_recipe_asks_the_episodes_of_the_checkpoints_own_seed(recipe_file, tmp_path: Path, tiny: Checkpoint):
+    record = tiny.record.model_copy(update={"protocol": tiny.record.protocol | {"data_seed": 1}})
+    shown = "measures=[{name: attention-pattern, heads: dec-cross-0.0, episode: 4}]"
+    asked = Checkpoint(tiny.model, record, "tiny")
+    found = run(recipe_file(TEXT), tmp_path / "out", shown, checkpoint=asked).result.details
+    assert found["patterns"][0]["episode"] == str(select(Episodes(count=12), 1)[4])
 
 
 @pytest.mark.usefixtures("png_only")

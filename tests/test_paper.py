@@ -203,6 +203,8 @@ def test_reproduce_writes_figures_claims_and_an_index(steer, cast: Path, tmp_pat
     assert [line["claim"] for line in lines] == [claim["claim"] for claim in told["claims"]]
     assert all(claim["verdict"] and unescape(page).count(claim["here"]) for claim in told["claims"])
     assert json.loads((out / "claims.json").read_text())["claims"] == told["claims"]
+    kinds = [claim["verdict"].startswith(AS) for claim in told["claims"]]
+    assert f"{len(kinds)} claims: {sum(kinds)} as in the paper" in page
     swapped = read_result(out / "swap_index")
     assert swapped.metadata["episodes"] == 12
     for name in ("fig02d_ov_alignment", "fig10_relative_index", "swap_index"):

@@ -323,6 +323,11 @@ def test_the_output_head_that_writes_most_leads(first: float, second: float):
     assert 0.9 < sum(shares) <= 1.1
 
 
+def test_a_head_that_looks_and_writes_next_to_nothing_is_no_output_head():
+    found = discover(two_outputs(0.05, 3.0), simple(40, (1, 1), 1), simple(40, (1, 1), 2), 40)
+    assert found.roles["output"] == ("dec-cross-0.1",)
+
+
 @pytest.mark.parametrize(("first", "second"), [(0.4, 1.0), (1.0, 0.4)])
 def test_the_head_of_a_role_that_matters_most_leads(first: float, second: float):
     made = chain(2)
@@ -341,6 +346,9 @@ def test_a_circuit_is_judged_on_other_episodes_than_it_was_chosen_on():
     told = found.evidence["smallest_circuit"]
     assert told["clean"]["value"] == 1.0
     assert told["faithfulness"]["value"] < 0.6
+    gaze = told["output_attention"]
+    assert gaze["clean"]["value"] == 1.0
+    assert gaze["circuit"]["value"] < 0.6  # the keys are not told any more which colour is asked for
     assert "60" in found.evidence["judged_on"]
     again = discover(chain(), easy, easy, 60)
     assert again.evidence["smallest_circuit"]["faithfulness"]["value"] == 1.0
