@@ -132,11 +132,14 @@ def _syntax_fault(error: Exception, name: str) -> str:
 def override(document: Document, changes: Sequence[str]) -> Document:
     """Apply `a.b.0.c=value` arguments; values are read as YAML."""
     faults: list[str] = []
+    given: dict[str, str] = {}
     for change in changes:
         path, equals, text = change.partition("=")
         try:
             if not equals or not path:
                 raise ConfigError(f"{change!r} is not of the form key=value")
+            if (before := given.setdefault(path, change)) != change:
+                raise ConfigError(f"{change!r}: {path} is given twice, the first time by {before!r}")
             value = parse(text, f"{change!r}").data if text.strip() else None
             _put(document, path.split("."), value, change)
         except ConfigError as error:

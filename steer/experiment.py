@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.metadata import version as installed
 from typing import Any
 
@@ -17,9 +17,11 @@ from steer.collect.collect import Collectors
 from steer.collect.setting import Setting
 from steer.engine.engine import Engine, Part, Session
 from steer.engine.values import site_value
+from steer.errors import SteerError
 from steer.library import Loaded
+from steer.measured import of_prompt
 from steer.model.checkpoint import Checkpoint
-from steer.plan import Plan
+from steer.plan import Plan, is_held
 from steer.recipe import Recipe, Steer
 from steer.results import Result, content_hash
 from steer.selection import counterparts, select
@@ -39,9 +41,10 @@ def run_experiment(
     variable = recipe.variable if isinstance(recipe, Steer) else None
     episodes = select(recipe.episodes, checkpoint.record.data_seed, variable)
     others = counterparts(episodes, variable) if variable else []
-    collectors = Collectors(Setting(recipe, engine, episodes))
+    parts = engine.parts(episodes)
+    collectors = Collectors(Setting(recipe, engine, episodes, place_warnings(plan, parts)), plan.unmoved)
     reference = reference_parts(recipe, checkpoint, engine)
-    session = Session(engine, plan, engine.parts(episodes), recipe.ablation, recipe.seed, reference, tell, others)
+    session = Session(engine, plan, parts, recipe.ablation, recipe.seed, reference, tell, others)
     saved: dict[str, list[tuple[list[int], Tensor]]] = {}
     for part, condition, values in session.results():
         collectors.add(part, condition, values)
@@ -53,6 +56,20 @@ def run_experiment(
     rows, details = collectors.rows(), collectors.details()
     told["seconds"] = round(time.perf_counter() - started, 2)
     return Result(told, rows, {name: _in_order(parts, len(episodes)) for name, parts in saved.items()}, details)
+
+
+def place_warnings(plan: Plan, parts: Sequence[Part]) -> dict[str, str]:
+    """Conditions whose edits name places that no sequence has. Where none of them is there, nothing was edited."""
+    longest = {True: max(p.prompt.shape[1] for p in parts), False: max(p.output.shape[1] for p in parts)}
+    found = {}
+    for run in plan.runs:
+        edits = [edit for edit in run.edits if edit.places]
+        beyond = {place for edit in edits for place in edit.places if place > longest[of_prompt(edit.site)]}
+        if edits and all(place in beyond for edit in edits for place in edit.places):
+            raise SteerError(f"places: no sequence has a place {min(beyond)}: {run.name!r} would edit nothing")
+        if beyond and run.condition:
+            found[run.condition] = f"no sequence has a place {', '.join(map(str, sorted(beyond)))}"
+    return found
 
 
 def reference_parts(recipe: Recipe, checkpoint: Checkpoint, engine: Engine) -> list[Part] | None:
@@ -75,7 +92,11 @@ def describe(
         "recipe": recipe.model_dump(mode="json"),
         "checkpoint": {"name": checkpoint.name, "sha256": checkpoint.record.weights_sha256},
         "episodes": episodes,
-        "edited": {run.condition: [str(edit.site) for edit in run.edits] for run in plan.runs if run.condition},
+        "edited": {
+            run.condition: [str(edit.site) for edit in run.edits if not is_held(edit)]
+            for run in plan.runs
+            if run.condition
+        },
         "ablation": describe_ablation(recipe, reference),
         "layer_norm": "recomputed on edited streams",
         "intervals": "95 %, bootstrap over episodes; Wilson where an episode is one hit or miss",

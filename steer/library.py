@@ -14,7 +14,7 @@ from steer.names import Shape
 from steer.plan import Plan
 from steer.planning import shape_of
 from steer.recipe import RECIPE, Recipe
-from steer.resolve import LoweringError, name_faults
+from steer.resolve import Key, LoweringError, name_faults
 from steer.shipped import DEFAULT, RECIPES, recipe_names
 
 
@@ -30,7 +30,12 @@ class Loaded:
         try:
             return lower(self.recipe, shape)
         except LoweringError as error:
-            raise ConfigError(*(f"{self.document.place(key)}: {text}" for key, text in error.placed)) from error
+            raise ConfigError(*(f"{self._place(key)}: {text}" for key, text in error.placed)) from error
+
+    def _place(self, key: Key) -> str:
+        """Where a key stands in the file; of a recipe that came from no file, the key itself."""
+        place = self.document.place(key)
+        return place if place != self.document.name else f"{place}: {'.'.join(map(str, key))}"
 
 
 def find(name: str) -> Path:

@@ -1,16 +1,18 @@
 """From a recipe to a plan: one function for each kind of experiment, pure data in and out.
 
-Names are checked against the model's shape on the way (`resolve`), what the measures read comes from `measured`.
-Every fault is gathered and raised once.
+Names are checked against the model's shape on the way (`resolve`), what the measures read comes from `measured`, and
+whether an edit can change what is measured from `reach`. Every fault is gathered and raised once.
 """
 
 from __future__ import annotations
 
 from itertools import pairwise
 
+from steer.lowering import Lowering
 from steer.measured import check_figures, measured_sites
 from steer.names import Node, Shape, Site
-from steer.plan import ENDS, Ablated, Clean, Edit, Plan, Put, Rebuild, Run, chain_runs, make_plan, make_run
+from steer.plan import ENDS, Ablated, Clean, Plan, Put, Rebuild, Run, chain_runs, make_plan
+from steer.reach import Reach, write
 from steer.recipe import (
     AblateOnlyOne,
     AblateSet,
@@ -33,45 +35,59 @@ AFTER, CLEAN = "after", "clean"
 
 def lower(recipe: Recipe, shape: Shape) -> Plan:
     context = Context(shape)
-    reads = [*measured_sites(recipe, context), *context.sites(("tensors",), recipe.tensors)]
+    measured = measured_sites(recipe, context)
+    tensors = context.sites(("tensors",), recipe.tensors)
+    reads = tuple(dict.fromkeys([*(site for found in measured for site in found.all), *tensors]))
     context.wanted(("measures",), reads)
-    freeze = [Put(site, Clean()) for site in context.sites(("freeze",), recipe.freeze)]
-    match recipe:
-        case KeepOnlyOne() | AblateOnlyOne():
-            clean, runs = NOTHING, _one_at_a_time(recipe, context, freeze, reads)
-        case ChainedPatch():
-            clean, runs = NOTHING, _chain(recipe, context, freeze, reads)
-        case PositionSwap():
-            clean, runs = BEFORE, _swap(recipe, context, freeze, reads)
-        case Steer():
-            clean, runs = BEFORE, steer_runs(recipe, context, freeze, reads)
-        case AblateSet() | KeepSet():
-            clean, runs = NOTHING, _set(recipe, context, freeze, reads)
-        case Compare():
-            clean, runs = CLEAN, _compare(recipe, context, freeze, reads)
-        case CleanRun():
-            clean, runs = CLEAN, []
+    freeze = tuple(Put(site, Clean()) for site in context.sites(("freeze",), recipe.freeze))
+    reach = Reach(context, [found.numbers for found in measured], tensors, freeze)
+    lowering = Lowering(recipe, context, freeze, reads, reach)
+    clean, runs = _runs(recipe, lowering)
     check_freeze(context, freeze, runs)
     check_figures(recipe, context)
+    unmoved = reach.unmoved(runs) if not context.faults else ()
     if context.faults:
         raise LoweringError(context.faults)
-    return make_plan(shape, reads, runs, clean)
+    return make_plan(shape, reads, runs, clean, unmoved)
 
 
-def _one_at_a_time(
-    recipe: KeepOnlyOne | AblateOnlyOne, context: Context, freeze: list[Put], reads: list[Site]
-) -> list[Run]:
-    targets = context.ports(("target",), recipe.target)
-    context.wanted(("target",), targets)
-    sources = context.sources(("sources",), recipe.sources, targets)
+def _runs(recipe: Recipe, lowering: Lowering) -> tuple[str, list[Run]]:
+    """The name of the clean condition, and the runs of the others."""
+    if not isinstance(recipe, PositionSwap | Steer | CleanRun):
+        lowering.check_reference()
+    match recipe:
+        case KeepOnlyOne() | AblateOnlyOne():
+            return NOTHING, _one_at_a_time(recipe, lowering)
+        case ChainedPatch():
+            return NOTHING, _chain(recipe, lowering)
+        case PositionSwap():
+            return BEFORE, _swap(recipe, lowering)
+        case Steer():
+            return BEFORE, steer_runs(recipe, lowering)
+        case AblateSet():
+            return NOTHING, _ablate_set(recipe, lowering)
+        case KeepSet():
+            return NOTHING, _keep_set(recipe, lowering)
+        case Compare():
+            return CLEAN, _compare(recipe, lowering)
+        case CleanRun():
+            return CLEAN, []
+
+
+def _one_at_a_time(recipe: KeepOnlyOne | AblateOnlyOne, lowering: Lowering) -> list[Run]:
+    context = lowering.context
+    named = context.ports(("target",), recipe.target)
+    context.wanted(("target",), named)
+    sources = lowering.ablatable(("sources",), context.sources(("sources",), recipe.sources, named))
     context.wanted(("sources",), sources)
+    lowering.check_places(named)
+    targets = lowering.reach.sites(("target",), named)
     if context.faults:
         return []
     keep = isinstance(recipe, KeepOnlyOne)
 
     def run(condition: str, changed: list[Node], base: str | None = None) -> Run:
-        edits: list[Edit] = [*freeze, *(_one_link(target, keep, changed, recipe.places, base) for target in targets)]
-        return make_run(context.shape, condition, edits, reads, condition)
+        return lowering.run(condition, [_one_link(target, keep, changed, recipe.places, base) for target in targets])
 
     return [run(EVERYTHING, [], "ablated"), *(run(str(source), [source]) for source in sources)]
 
@@ -84,13 +100,19 @@ def _one_link(
     return Rebuild(target, "ablated" if keep or base == "ablated" else "clean", changes, places)
 
 
-def _chain(recipe: ChainedPatch, context: Context, freeze: list[Put], reads: list[Site]) -> list[Run]:
+def _chain(recipe: ChainedPatch, lowering: Lowering) -> list[Run]:
+    context = lowering.context
     links = [link for number, text in enumerate(recipe.chain) if (link := context.link(number, text))]
     whole = len(links) == len(recipe.chain)
-    sources = context.sources(("sources",), recipe.sources, links[:1] if whole else [])
+    named = context.sources(("sources",), recipe.sources, links[:1] if whole else [])
+    sources = lowering.ablatable(("sources",), named)
     context.wanted(("sources",), sources)
     for number, (one, two) in enumerate(pairwise(links) if whole else ()):
         context.connect(number + 1, one, two)
+        lowering.reach.sites(("chain", number), [one], read=[write(one.node)])
+    if whole:
+        lowering.reach.sites(("chain", len(links) - 1), links[-1:])
+        lowering.check_places(links[:1])
     if context.faults:
         return []
     keep = recipe.mode == "keep-only-one"
@@ -100,71 +122,79 @@ def _chain(recipe: ChainedPatch, context: Context, freeze: list[Put], reads: lis
     return [
         run
         for label, first in firsts
-        for run in chain_runs(context.shape, label, label, first, links, recipe.others, reads, freeze)
+        for run in chain_runs(context.shape, label, label, first, links, recipe.others, lowering.reads, lowering.freeze)
     ]
 
 
-def _swap(recipe: PositionSwap, context: Context, freeze: list[Put], reads: list[Site]) -> list[Run]:
-    ports = context.ports(("ports",), recipe.ports)
+def _swap(recipe: PositionSwap, lowering: Lowering) -> list[Run]:
+    context = lowering.context
+    named = context.ports(("ports",), recipe.ports)
     first, second = recipe.tokens
     if {first, second} != {1, 3}:
         context.fault(("tokens",), "must be 1 and 3: the arguments of a question of two stand there")
     if recipe.episodes.arity != 2:
         context.fault(("episodes", "arity"), "a swap needs questions of two arguments: set episodes.arity to 2")
-    check_positions(context, ("ports",), ports)
-    context.wanted(("ports",), ports)
+    check_positions(lowering, ("ports",), named)
+    context.wanted(("ports",), named)
+    ports = lowering.reach.sites(("ports",), named)
     if context.faults:
         return []
-    edits = [*freeze, *swap_edits(context.shape, ports, first, second, recipe.places)]
-    return [make_run(context.shape, AFTER, edits, reads, AFTER)]
+    return [lowering.run(AFTER, swap_edits(context.shape, ports, first, second, recipe.places))]
 
 
-def _set(recipe: AblateSet | KeepSet, context: Context, freeze: list[Put], reads: list[Site]) -> list[Run]:
+def _ablate_set(recipe: AblateSet, lowering: Lowering) -> list[Run]:
+    nodes = _ablated(lowering, ("nodes",), recipe.nodes)
+    lowering.context.wanted(("nodes",), nodes)
+    return [] if lowering.context.faults else [lowering.ablation("set ablated", nodes)]
+
+
+def _keep_set(recipe: KeepSet, lowering: Lowering) -> list[Run]:
+    context, shape = lowering.context, lowering.shape
     named = context.nodes(("nodes",), recipe.nodes)
     context.wanted(("nodes",), named)
-    if isinstance(recipe, KeepSet):
-        mlps = context.shape.mlps
-        universe = context.shape.all_heads + (mlps if recipe.within == "heads-and-mlps" else [])
-        ablated = [node for node in universe if node not in named]
-    else:
-        universe, ablated = named, named
+    universe = shape.all_heads + (shape.mlps if recipe.within == "heads-and-mlps" else [])
+    for node in named:
+        if node not in universe:
+            context.fault(("nodes",), f"{node} is never ablated within {recipe.within}, so it cannot be kept", node)
+    outside = [node for node in universe if node not in named]
+    ablated = [node for node in outside if lowering.reach.arrives(write(node))]
+    if not ablated and not context.faults:
+        context.fault(("nodes",), "everything that could change what is measured is kept: nothing is ablated")
     if context.faults:
         return []
-
-    def run(condition: str, nodes: list[Node]) -> Run:
-        return _ablation(recipe, context, condition, nodes, freeze, reads)
-
-    if isinstance(recipe, AblateSet):
-        return [run("set ablated", ablated)]
-    return [run("only the set kept", ablated), run(EVERYTHING, universe)]
+    return [lowering.ablation("only the set kept", ablated), lowering.ablation(EVERYTHING, universe)]
 
 
-def _compare(recipe: Compare, context: Context, freeze: list[Put], reads: list[Site]) -> list[Run]:
-    chosen = [_chosen(condition, context, ("conditions", n)) for n, condition in enumerate(recipe.conditions)]
-    if context.faults:
+def _compare(recipe: Compare, lowering: Lowering) -> list[Run]:
+    chosen = [_chosen(condition, lowering, ("conditions", n)) for n, condition in enumerate(recipe.conditions)]
+    if lowering.context.faults:
         return []
     # A condition on roles that this checkpoint may lack (`$…:any`) is left out where it lacks them.
     return [
-        _ablation(recipe, context, condition.name, nodes, freeze, reads)
+        lowering.ablation(condition.name, nodes)
         for condition, nodes in zip(recipe.conditions, chosen, strict=True)
         if nodes is not None
     ]
 
 
-def _chosen(condition: Condition, context: Context, key: Key) -> list[Node] | None:
+def _chosen(condition: Condition, lowering: Lowering, key: Key) -> list[Node] | None:
     """The nodes that a condition ablates; None if nothing that it names is there."""
+    context = lowering.context
     if condition.ablate:
-        return context.nodes((*key, "ablate"), condition.ablate) or None
+        return _ablated(lowering, (*key, "ablate"), condition.ablate) or None
     kept, among = context.nodes((*key, "keep"), condition.keep), context.nodes((*key, "among"), condition.among)
     for node in kept:
         if node not in among and not context.faults:
             context.fault((*key, "keep"), f"{node} is not among those that are ablated if not kept", node)
-    return None if condition.keep and not kept else [node for node in among if node not in kept]
+    if condition.keep and not kept:
+        return None
+    ablated = [node for node in lowering.ablatable((*key, "among"), among) if node not in kept]
+    ablated = [node for node in ablated if lowering.reach.arrives(write(node))]
+    if not ablated and not context.faults:
+        context.fault(key, "everything that could change what is measured is kept: nothing is ablated")
+    return ablated
 
 
-def _ablation(
-    recipe: Recipe, context: Context, condition: str, nodes: list[Node], freeze: list[Put], reads: list[Site]
-) -> Run:
-    """These nodes ablated in the whole forward pass."""
-    puts = [Put(Site(node, "z" if node.is_head else None), Ablated(), recipe.places) for node in nodes]
-    return make_run(context.shape, condition, [*puts, *freeze], reads, condition)
+def _ablated(lowering: Lowering, key: Key, names: tuple[str, ...]) -> list[Node]:
+    """The named nodes whose ablation changes something that is measured."""
+    return lowering.reach.nodes(key, lowering.ablatable(key, lowering.context.nodes(key, names)))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from steer.names import Node, Shape, Site
 from steer.recipe import (
     AlignmentMeasure,
     AnswerMeasure,
     AttentionMeasure,
     AttributionMeasure,
+    Measure,
     PatternMeasure,
     PositionSwap,
     Recipe,
@@ -27,8 +30,18 @@ LOGITS = Site(Node("logits"))
 MEMORY = Site(Node("enc.memory"))
 
 
-def measured_sites(recipe: Recipe, context: Context) -> list[Site]:
-    sites: list[Site] = []
+@dataclass(frozen=True)
+class Reads:
+    """What one measure reads, and which of it its numbers are made of."""
+
+    all: tuple[Site, ...]
+    numbers: tuple[Site, ...]
+    rows: tuple[tuple[str, ...], ...]  # the names of its rows: no two measures may give the same
+
+
+def measured_sites(recipe: Recipe, context: Context) -> list[Reads]:
+    """What each measure reads."""
+    found: list[Reads] = []
     for number, measure in enumerate(recipe.measures):
         key: Key = ("measures", number)
         if measure.against != "answer" and not isinstance(recipe, PositionSwap | Steer):
@@ -36,22 +49,44 @@ def measured_sites(recipe: Recipe, context: Context) -> list[Site]:
         if isinstance(measure, AttentionMeasure) and measure.against != "answer" and _other_length(recipe):
             text = "another function's answer may be of another length, so there is no step by step to hold it against"
             context.fault((*key, "against"), text)
-        match measure:
-            case AttributionMeasure():
-                sites += _attributed(measure, context, (*key, "components"))
-            case AttentionMeasure():
-                sites += _attended(measure, context, (*key, "heads"))
-            case AnswerMeasure():
-                _check_answers(measure, context, key)
-                sites.append(LOGITS)
-            case PatternMeasure():
-                sites += [Site(node, "pattern") for node in context.heads((*key, "heads"), measure.heads)]
-            case AlignmentMeasure():
-                _crossing(context, measure.heads, (*key, "heads"), "copying from the prompt")
-                sites.append(MEMORY)
-            case RSquaredMeasure():
-                sites += _represented(measure, context, key)
-    return list(dict.fromkeys(sites))
+        reads = _reads(measure, context, key)
+        for row in reads.rows:
+            if any(row in before.rows for before in found):
+                context.fault(key, f"{' '.join(filter(None, row))} is measured twice")
+        found.append(reads)
+    return found
+
+
+def _reads(measure: Measure, context: Context, key: Key) -> Reads:
+    match measure:
+        case AttributionMeasure():
+            nodes = _attributed(measure, context, (*key, "components"))
+            writes = tuple(Site(node, "z" if node.is_head else None) for node in nodes)
+            return Reads(tuple(attribution_sites(context.shape)), writes, _rows(measure.name, nodes))
+        case AttentionMeasure():
+            heads = _crossing(context, measure.heads, (*key, "heads"), "attention")
+            return _patterns(heads, _rows(measure.name, heads, measure.against))
+        case AnswerMeasure():
+            _check_answers(measure, context, key)
+            return Reads((LOGITS,), (LOGITS,), ((measure.name, measure.against, measure.decoding),))
+        case PatternMeasure():
+            heads = context.heads((*key, "heads"), measure.heads)
+            return _patterns(heads, _rows(measure.name, heads, f"on episode {measure.episode}"))
+        case AlignmentMeasure():
+            heads = _crossing(context, measure.heads, (*key, "heads"), "copying from the prompt")
+            return Reads((MEMORY,), (MEMORY,), _rows(measure.name, heads))
+        case RSquaredMeasure():
+            sites = tuple(_represented(measure, context, key))
+            return Reads(sites, sites, tuple((measure.name, str(site), measure.tokens) for site in sites))
+
+
+def _patterns(heads: list[Node], rows: tuple[tuple[str, ...], ...]) -> Reads:
+    sites = tuple(Site(node, "pattern") for node in heads)
+    return Reads(sites, sites, rows)
+
+
+def _rows(name: str, nodes: list[Node], how: str = "") -> tuple[tuple[str, ...], ...]:
+    return tuple((name, f"of {node}", how) for node in nodes)
 
 
 def check_figures(recipe: Recipe, context: Context) -> None:
@@ -67,15 +102,12 @@ def _other_length(recipe: Recipe) -> bool:
     return isinstance(recipe, Steer) and recipe.variable == "function"
 
 
-def _attributed(measure: AttributionMeasure, context: Context, key: Key) -> list[Site]:
-    for node in context.nodes(key, measure.components):
+def _attributed(measure: AttributionMeasure, context: Context, key: Key) -> list[Node]:
+    nodes = context.nodes(key, measure.components)
+    for node in nodes:
         if node.stack != "dec":
             context.fault(key, f"{node}: only the decoder writes into the stream that the logits read", node)
-    return attribution_sites(context.shape)
-
-
-def _attended(measure: AttentionMeasure, context: Context, key: Key) -> list[Site]:
-    return [Site(node, "pattern") for node in _crossing(context, measure.heads, key, "attention")]
+    return nodes
 
 
 def _crossing(context: Context, names: tuple[str, ...], key: Key, what: str) -> list[Node]:

@@ -258,5 +258,10 @@ def is_glob(text: str) -> bool:
     return any(sign in text for sign in "*?[")
 
 
+def is_group(text: str) -> bool:
+    """A role's heads together: `$output:all`."""
+    return _is_role(text) and ":" in text
+
+
 def _is_role(text: str) -> bool:
     return text.strip().startswith("$")

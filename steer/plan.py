@@ -105,6 +105,11 @@ def _at(places: tuple[int, ...]) -> str:
 Edit: TypeAlias = Put | Rebuild
 
 
+def is_held(edit: Edit) -> bool:
+    """Is this a site that is frozen, rather than changed?"""
+    return isinstance(edit, Put) and isinstance(edit.value, Clean)
+
+
 @dataclass(frozen=True)
 class Run:
     """One forward pass. `condition` labels the rows that its measures give; without one it only serves later runs."""
@@ -123,6 +128,7 @@ class Plan:
     runs: tuple[Run, ...]
     clean_condition: str | None = None  # the label under which the clean run itself is measured
     cached: tuple[str, ...] = field(default=())  # every hook that the clean run must leave behind for the others
+    unmoved: tuple[tuple[str, int], ...] = ()  # (condition, number of a measure that it cannot change): no rows
 
     @property
     def forwards(self) -> int:
@@ -174,12 +180,15 @@ def stop_after(shape: Shape, paths: Iterable[str]) -> str | None:
     return step_at(shape, max((shape.steps.index(step_of[path]) for path in paths), default=0) + 1)
 
 
-def make_plan(shape: Shape, reads: Iterable[Site], runs: Iterable[Run], clean_condition: str | None = None) -> Plan:
+def make_plan(
+    shape: Shape, reads: Iterable[Site], runs: Iterable[Run], clean_condition: str | None = None,
+    unmoved: Iterable[tuple[str, int]] = (),
+) -> Plan:  # fmt: skip
     reads, runs = tuple(reads), tuple(runs)
     needed = {path for run in runs for path in (*start_paths(shape, run).values(), *_origin_paths(shape, run))}
     needed |= {site.path for site in reads}
     in_order = [path for path in hook_order(shape) if path in needed]
-    return Plan(reads, runs, clean_condition, tuple(in_order))
+    return Plan(reads, runs, clean_condition, tuple(in_order), tuple(unmoved))
 
 
 def hook_order(shape: Shape) -> list[str]:

@@ -28,7 +28,9 @@ def shape_of(checkpoint: str) -> Shape:
 def describe_plan(name: str, plan: Plan, shape: Shape) -> dict[str, Any]:
     reads = _reads(plan.reads) + [{"site": "kept for later runs", "hook": path} for path in plan.cached]
     clean = {"name": "clean", "start": "enc.embed", "stop": stop_after(shape, plan.cached), "edits": [], "reads": reads}
-    return {"name": name, "forwards": plan.forwards, "runs": [clean, *map(_run, plan.runs)]}
+    told = {"name": name, "forwards": plan.forwards, "runs": [clean, *map(_run, plan.runs)]}
+    left_out = [{"condition": condition, "measure": number} for condition, number in plan.unmoved]
+    return told | {"left_out": left_out}
 
 
 def _run(run: Run) -> dict[str, Any]:

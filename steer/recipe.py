@@ -144,7 +144,7 @@ class Common(Strict):
     ablation: Ablation = Ablation()
     freeze: Annotated[Names, Field(description="sites held at their clean values")] = ()
     places: Annotated[
-        tuple[Annotated[int, Field(ge=1, le=64)], ...],
+        tuple[Annotated[int, Field(ge=1, le=4096)], ...],
         Field(description="edit only these places of the sequence, counted from 1 (default: all of them)"),
     ] = ()
     measures: Annotated[tuple[Measure, ...], AT_LEAST_ONE]

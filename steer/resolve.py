@@ -5,13 +5,13 @@ Who has the file at hand turns the key into a line and column.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
 from steer.errors import SteerError
-from steer.names import INPUT_PORTS, Node, Shape, Site, is_glob
+from steer.names import INPUT_PORTS, Node, Shape, Site, is_glob, is_group
 from steer.plan import Put, Run
 
 Key = tuple[str | int, ...]
@@ -33,6 +33,7 @@ class Context:
     shape: Shape
     faults: list[tuple[Key, str]] = field(default_factory=list)
     keys: dict[tuple[Key, Any], Key] = field(default_factory=dict)  # (list, thing) -> the entry that named the thing
+    plain: set[tuple[Key, Any]] = field(default_factory=set)  # things that were named one by one, not by a glob
 
     def fault(self, key: Key, text: str, thing: Any = None) -> None:
         """Note a fault, at the entry of a list that named the thing, if one is given."""
@@ -49,7 +50,21 @@ class Context:
                 continue
             found += things
             self.keys |= {(key, thing): (*key, number) for thing in things}
+            if not is_glob(text) and not is_group(text):
+                self.plain |= {(key, thing) for thing in things}
         return list(dict.fromkeys(found))
+
+    def is_plain(self, key: Key, thing: Any) -> bool:
+        """Was this very thing named, rather than a glob or a role of several heads that it is part of?"""
+        return (key, thing) in self.plain
+
+    def rename(self, key: Key, things: Mapping[Any, Any]) -> None:
+        """Let other things (the sites of named nodes) stand for the entries that named these."""
+        for old, new in things.items():
+            if (key, old) in self.keys:
+                self.keys[key, new] = self.keys[key, old]
+            if (key, old) in self.plain:
+                self.plain.add((key, new))
 
     def nodes(self, key: Key, texts: Iterable[str]) -> list[Node]:
         return self.each(key, texts, self.shape.expand_nodes)
@@ -156,7 +171,7 @@ def _texts(value: Any) -> list[str]:
     return [text for text in listed if isinstance(text, str)]
 
 
-def check_freeze(context: Context, freeze: list[Put], runs: list[Run]) -> None:
+def check_freeze(context: Context, freeze: Sequence[Put], runs: list[Run]) -> None:
     """A site cannot be held at its clean value and edited as well. (A head's `z` and `out` are one.)"""
     edited = {(edit.site.path, edit.site.node) for run in runs for edit in run.edits if edit not in freeze}
     for put in freeze:

@@ -174,5 +174,7 @@ def _table(rows: Sequence[dict[str, Any]], positions: bool = False) -> str:
             null = f", by chance {row['null']:.3f} (at {row['tokens']})" if "null" in row else ""
             how = ".3f" if row["measure"] in NO_SHARES else ".1%"
             place = "" if row["position"] == "all" else f"   position {row['position']}"
-            lines.append(f"{names}{row['value']:>8{how}}   {row['low']:{how}} to {row['high']:{how}}{null}{place}")
+            warning = f"   warning: {row['warning']}" if row.get("warning") else ""
+            numbers = f"{row['value']:>8{how}}   {row['low']:{how}} to {row['high']:{how}}"
+            lines.append(f"{names}{numbers}{null}{place}{warning}")
     return "\n".join(lines)

@@ -49,6 +49,6 @@ def counterfactual(episodes: Sequence[Episode], recipe: Recipe) -> list[Episode]
     for episode in episodes:
         solution = solve(episode)
         exchange = {first: second, second: first}
-        index = {symbol: exchange.get(place, place) for symbol, place in solution.index_in_question.items()}
-        changed.append(replace(episode, answer=solution.answer_with(index, solution.relative_index)))
+        symbol_at = {exchange.get(place, place): symbol for place, symbol in solution.symbol_at.items()}
+        changed.append(replace(episode, answer=solution.answer_with(symbol_at, solution.relative_index)))
     return changed

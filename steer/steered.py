@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from steer.lowering import Lowering
 from steer.names import Node, Shape, Site
 from steer.plan import Counterpart, Edit, Put, Rebuild, Run, Swapped, make_run
 from steer.recipe import Steer
-from steer.resolve import Context, Key
+from steer.resolve import Key
 from steer.task.grammar import Dice
 
 BEFORE, CONTROL, CEILING = "before", "control", "ceiling"
@@ -15,13 +16,14 @@ ARGUMENTS = (1, 3)  # places of a question's two arguments
 POSITIONS = Node("enc.pos")
 
 
-def steer_runs(recipe: Steer, context: Context, freeze: list[Put], reads: list[Site]) -> list[Run]:
+def steer_runs(recipe: Steer, lowering: Lowering) -> list[Run]:
     """Each set of sites, then as many others (the control), then the counterpart itself (the ceiling)."""
+    context = lowering.context
     if recipe.episodes.arity != 2:
         context.fault(("episodes", "arity"), "steering needs questions of two arguments: set episodes.arity to 2")
     if recipe.by == "positions" and recipe.variable != "index-in-question":
         context.fault(("by",), f"exchanged positions change the index-in-question, not the {recipe.variable}")
-    sets = {one.name: _sites(recipe, context, number) for number, one in enumerate(recipe.sets)}
+    sets = {one.name: _sites(recipe, lowering, number) for number, one in enumerate(recipe.sets)}
     for number, one in enumerate(recipe.sets):  # `$role:any` without a head: not an intervention that does nothing
         if not sets[one.name] and not context.faults:
             context.fault(("sets", number, "sites"), "no head of this checkpoint plays these roles")
@@ -42,27 +44,26 @@ def steer_runs(recipe: Steer, context: Context, freeze: list[Put], reads: list[S
             )
             context.fault(("control",), text)
             return []
-    runs = [_run(recipe, context.shape, name, sites, freeze, reads) for name, sites in sets.items()]
+    runs = [lowering.run(name, _edits(recipe, context.shape, sites)) for name, sites in sets.items()]
     whole = Put(Site(Node("enc.tok")), Counterpart())  # every token of the counterpart: its own run
-    return [*runs, make_run(context.shape, CEILING, [whole], reads, CEILING)]
+    return [*runs, make_run(context.shape, CEILING, [whole], lowering.reads, CEILING)]
 
 
-def _sites(recipe: Steer, context: Context, number: int) -> list[Site]:
+def _sites(recipe: Steer, lowering: Lowering, number: int) -> list[Site]:
     key: Key = ("sets", number, "sites")
     if recipe.by == "counterpart":
-        return context.sites(key, recipe.sets[number].sites)
-    ports = context.ports(key, recipe.sets[number].sites)
-    check_positions(context, key, ports)
-    return ports
-
-
-def _run(recipe: Steer, shape: Shape, name: str, sites: list[Site], freeze: list[Put], reads: list[Site]) -> Run:
-    edits: list[Edit] = [*freeze]
-    if recipe.by == "counterpart":
-        edits += [Put(site, Counterpart(), recipe.places) for site in sites]
+        named = lowering.context.sites(key, recipe.sets[number].sites)
+        lowering.check_places(named)
     else:
-        edits += swap_edits(shape, sites, *ARGUMENTS, recipe.places)
-    return make_run(shape, name, edits, reads, name)
+        named = lowering.context.ports(key, recipe.sets[number].sites)
+        check_positions(lowering, key, named)
+    return lowering.reach.sites(key, named)
+
+
+def _edits(recipe: Steer, shape: Shape, sites: list[Site]) -> list[Edit]:
+    if recipe.by == "counterpart":
+        return [Put(site, Counterpart(), recipe.places) for site in sites]
+    return swap_edits(shape, sites, *ARGUMENTS, recipe.places)
 
 
 def others(shape: Shape, sites: Sequence[Site], dice: Dice) -> list[Site]:
@@ -81,10 +82,11 @@ def others(shape: Shape, sites: Sequence[Site], dice: Dice) -> list[Site]:
     return found
 
 
-def check_positions(context: Context, key: Key, ports: Sequence[Site]) -> None:
+def check_positions(lowering: Lowering, key: Key, ports: Sequence[Site]) -> None:
     for port in ports:
-        if POSITIONS not in context.shape.sources(port):
-            context.fault(key, f"{port} does not read the prompt's positions", port)
+        if POSITIONS not in lowering.shape.sources(port):
+            lowering.context.fault(key, f"{port} does not read the prompt's positions", port)
+    lowering.check_places(ports)
 
 
 def swap_edits(shape: Shape, ports: Sequence[Site], first: int, second: int, places: tuple[int, ...]) -> list[Edit]:

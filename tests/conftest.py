@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import torch
 from hypothesis import settings
-from rig import make_engine
+from rig import disturb, make_engine
 from typer.testing import CliRunner, Result
 
 from steer.circuit import Circuit, Described, write_circuit
@@ -47,10 +47,10 @@ def tiny_protocol() -> Protocol:
 
 @pytest.fixture
 def paper_model() -> Transformer:
-    """The paper's sizes with random weights, so large that attention is far from uniform."""
+    """The paper's sizes with random weights and biases, so large that attention is far from uniform."""
     model = Transformer(ModelConfig())
     initialise(model, torch.Generator().manual_seed(0))
-    return model.eval()
+    return disturb(model).eval()
 
 
 @pytest.fixture

@@ -176,8 +176,11 @@ class Oracle:
         self.records[run.name] = seen
         return seen
 
-    def results(self, plan: Plan) -> dict[str, dict[str, Tensor]]:
-        return {run.name: self.run(run) for run in plan.runs}
+    @classmethod
+    def all(cls, model: Transformer, part, ablated: dict[str, Tensor], other: Tensor | None, plan: Plan) -> list:
+        """Every run of a plan on one batch, with what it met."""
+        oracle = cls(model, part.prompt, part.output, ablated, other)
+        return [(run, oracle.run(run)) for run in plan.runs]
 
 
 def some(edit, old: Tensor, new: Tensor) -> Tensor:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 from steer.model.batch import collate
+from steer.model.checkpoint import load_checkpoint
 from steer.model.config import ModelConfig
 from steer.model.dropout import Dropout, Source, share_source
 from steer.model.evaluate import answers, greedy, score_all
@@ -170,13 +173,11 @@ def test_greedy_feeds_back_its_own_choices(paper_model: Transformer):
             so_far = torch.cat([so_far, torch.tensor([[step]])], dim=1)
 
 
-def test_exact_match_by_greedy_and_by_teacher_forcing_agree(paper_model: Transformer):
-    given = list(answers(paper_model, EPISODES[:40]))
-    right = [answer == episode.answer for answer, episode in zip(given, EPISODES[:40], strict=True)]
-    assert score_all(paper_model, EPISODES[:40]).exact.tolist() == right
-    # And where the model is right: teach it by moving the answer, not the model.
-    from dataclasses import replace
-
-    told = [replace(episode, answer=answer) for episode, answer in zip(EPISODES[:40], given, strict=True)]
-    finished = [episode for episode in told if len(episode.answer) < 6]
-    assert score_all(paper_model, finished).exact.all() if finished else True
+def test_exact_match_by_greedy_and_by_teacher_forcing_agree():
+    """On a trained model, which is right about some of these and wrong about others."""
+    model = load_checkpoint("seed2").model
+    some = [episode for episode in EPISODES if len(episode.question.arguments) == 2]
+    told = [replace(episode, answer=episode.answer[: 1 + n % 5]) for n, episode in enumerate(some[:60])]
+    right = [said == episode.answer for said, episode in zip(answers(model, told), told, strict=True)]
+    assert score_all(model, told).exact.tolist() == right
+    assert 0.2 < sum(right) / len(right) < 0.8

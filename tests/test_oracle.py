@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from oracle import Oracle, hooked_forward, position_means
-from rig import COMMON, EPISODES, MORE, TWO_ARGUMENTS, make_engine, session
+from rig import COMMON, EPISODES, MORE, TWO_ARGUMENTS, disturb, make_engine, session
 
 from steer.engine.engine import Engine, ablated_paths
 from steer.library import load_recipe
@@ -28,21 +28,26 @@ CAST = Shape(2, 2, 8, (  # roles of nobody in particular
 
 
 def compare_with_oracle(engine: Engine, plan, episodes, atol: float = 1e-10, others=()) -> int:
-    """Every read of every run, through both executors."""
+    """Every read of every run and of the clean condition, through both executors; gives how many were compared."""
     mine = session(engine, plan, episodes, counterparts=others)
     part = mine.parts[0]
     other = torch.from_numpy(collate([others[row] for row in part.rows]).prompt) if others else None
     clean = hooked_forward(engine.model, part.prompt, part.output, {})
     ablated = {path: position_means(clean[path], part.real(path)) for path in ablated_paths(plan, engine.shape)}
-    theirs = Oracle(engine.model, part.prompt, part.output, ablated, other).results(plan)
-    found = {condition: values for _, condition, values in mine.results()}
+    theirs = {run.condition: values for run, values in Oracle.all(engine.model, part, ablated, other, plan)}
+    theirs[plan.clean_condition] = clean
     compared = 0
-    for run in plan.runs:
-        if run.condition is not None:
-            for path, value in found[run.condition].items():
-                torch.testing.assert_close(value, theirs[run.name][path], rtol=0, atol=atol)
-                compared += 1
+    for _, condition, values in mine.results():
+        for path, value in values.items():
+            torch.testing.assert_close(value, theirs[condition][path], rtol=0, atol=atol)
+            compared += 1
     return compared
+
+
+def reads(plan) -> int:
+    """How many values the plan reads in its clean run and in the runs that have a condition."""
+    measured = [plan.reads, *(run.reads for run in plan.runs if run.condition)]
+    return sum(len({site.path for site in sites}) for sites in measured)
 
 
 def test_recipes_are_shipped():
@@ -58,15 +63,14 @@ def test_every_shipped_recipe_agrees_with_plain_hooks(engine: Engine, name: str)
         episodes = [episode for episode in TWO_ARGUMENTS if counterpart(episode, recipe.variable)]
         others = counterparts(episodes, recipe.variable)
     plan = lower(recipe, CAST)
-    read = [len({site.path for site in run.reads}) for run in plan.runs if run.condition]
-    assert compare_with_oracle(engine, plan, episodes, others=others) == sum(read)
+    assert compare_with_oracle(engine, plan, episodes, others=others) == reads(plan) > 0
 
 
 @pytest.mark.parametrize("recipe", MORE, ids=lambda recipe: recipe["kind"])
 def test_other_plans_agree_with_plain_hooks(engine: Engine, recipe: dict):
     plan = lower(RECIPE.validate_python(recipe | COMMON), engine.shape)
-    compared = compare_with_oracle(engine, plan, EPISODES)
-    assert compared == 2 * len([run for run in plan.runs if run.condition])
+    assert len(plan.reads) > 1
+    assert compare_with_oracle(engine, plan, EPISODES) == reads(plan) > 0
 
 
 ATTENTION_ONLY = {"measures": [{"name": "attention-accuracy", "heads": ["dec-cross-1.3"]}]}
@@ -74,9 +78,8 @@ SHORT = [
     {"kind": "keep-set", "nodes": ["enc-self-*.*", "dec-cross-1.3"]},
     {"kind": "ablate-set", "nodes": ["enc-self-0.0", "dec-cross-1.0", "dec-mlp-1"]},
     {"kind": "keep-only-one", "target": "dec-cross-1.3.k", "sources": "enc-self-1.*", "tensors": "enc-self-0.0.z"},
-    {"kind": "keep-only-one", "target": "dec-cross-1.3.k", "sources": "enc-self-1.*", "freeze": "dec-mlp-1"},
     {"kind": "chained-patch", "sources": "enc-self-0.*", "chain": ["enc-self-1.0.k", "dec-cross-1.3.k"],
-     "freeze": "enc-self-1.0.z"},
+     "freeze": "dec-cross-1.3.q"},
 ]  # fmt: skip
 
 
@@ -84,16 +87,7 @@ SHORT = [
 def test_plans_that_stop_early_agree_with_plain_hooks(engine: Engine, recipe: dict):
     """Edits after the last read change nothing that is read; reads before the first edit are the clean values."""
     plan = lower(RECIPE.validate_python(recipe | ATTENTION_ONLY), engine.shape)
-    assert compare_with_oracle(engine, plan, EPISODES) > 0
-
-
-def test_a_frozen_link_passes_nothing_on(engine: Engine):
-    plan = lower(RECIPE.validate_python(SHORT[-1] | ATTENTION_ONLY), engine.shape)
-    found = {condition: values["dec.1.cross_attn.pattern"] for _, condition, values in session(engine, plan).results()}
-    del found["nothing ablated"]
-    first, *others = found.values()
-    assert len(others) > 2
-    assert all(torch.equal(first, other) for other in others)
+    assert compare_with_oracle(engine, plan, EPISODES) == reads(plan) > 0
 
 
 @torch.no_grad()
@@ -125,7 +119,7 @@ def test_swaps_in_several_layers_add_up(engine: Engine):
 def test_a_swap_agrees_with_plain_hooks(engine: Engine):
     asked = {"kind": "position-swap", "ports": ["enc-self-0.*.v", "enc-self-0.2.k"], "episodes": {"arity": 2}}
     plan = lower(RECIPE.validate_python(asked | COMMON), engine.shape)
-    assert compare_with_oracle(engine, plan, TWO_ARGUMENTS) == 2
+    assert compare_with_oracle(engine, plan, TWO_ARGUMENTS) == reads(plan) > 0
 
 
 SIZES = [
@@ -146,9 +140,9 @@ ANY_SIZE = [
 def test_models_of_other_sizes_agree_with_plain_hooks(config: ModelConfig, recipe: dict):
     model = Transformer(config)
     initialise(model, torch.Generator().manual_seed(1))
-    engine = make_engine(model.double().eval())
+    engine = make_engine(disturb(model).double().eval())
     plan = lower(RECIPE.validate_python(recipe | {"measures": [{"name": "exact-match"}]}), engine.shape)
-    assert compare_with_oracle(engine, plan, EPISODES) >= len([run for run in plan.runs if run.condition])
+    assert compare_with_oracle(engine, plan, EPISODES) == reads(plan) > 0
 
 
 @torch.no_grad()
@@ -159,7 +153,7 @@ def test_keys_of_two_layers_are_swapped_independently(engine: Engine):
     for ports in (["dec-cross-0.0.k", "dec-cross-1.0.k"], ["dec-cross-1.0.k"]):
         recipe = {"kind": "position-swap", "ports": ports, "episodes": {"arity": 2}, "tensors": "dec-cross-1.0.k"}
         plan = lower(RECIPE.validate_python(recipe | {"measures": [{"name": "exact-match"}]}), engine.shape)
-        assert compare_with_oracle(engine, plan, episodes) == 2
+        assert compare_with_oracle(engine, plan, episodes) == reads(plan) > 0
         (found[len(ports)],) = [
             v for _, condition, v in session(engine, plan, episodes).results() if condition == "after"
         ]

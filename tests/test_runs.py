@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import pytest
 from conftest import GOOD
 
 from steer.library import gather, load_recipe
+from steer.planning import shape_of
 from steer.results import read_result
 from steer.shipped import RECIPES, recipe_files, recipe_names
 
@@ -97,7 +99,13 @@ def test_every_shipped_recipe_runs_with_every_ablation(steer, cast: Path, tmp_pa
     done = steer("run", recipe, *changes, "--out", tmp_path, "--json")
     assert done.exit_code == 0, done.stderr
     told = json.loads(done.stdout)
-    assert told["rows"] or told["details"]
+    plan = load_recipe(recipe).plan(shape_of(str(cast)))
+    conditions = {plan.clean_condition, *(run.condition for run in plan.runs if run.condition)}
+    details = [one for some in told["details"].values() for one in some]
+    for found in (told["rows"], details):
+        assert not found or {one["condition"] for one in found} == conditions
+    assert told["rows"] or details
+    assert all(math.isfinite(row[number]) for row in told["rows"] for number in ("value", "low", "high"))
 
 
 def test_a_description_may_hold_any_sign(steer, recipe_file, tmp_path: Path):

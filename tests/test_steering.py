@@ -45,11 +45,11 @@ def test_counterparts_are_what_algorithm_1_gives_for_changed_indices():
     exchange = {1: 3, 3: 1, 2: 2}
     for episode in CHOOSING:
         solved = solve(episode)
-        index = {symbol: exchange[place] for symbol, place in solved.index_in_question.items()}
+        symbol_at = {exchange[place]: symbol for place, symbol in solved.symbol_at.items()}
         relative = [exchange[place] for place in solved.relative_index]
         swapped, mirrored = counterpart(episode, "index-in-question"), counterpart(episode, "relative-index")
-        assert swapped.answer == solved.answer_with(index, solved.relative_index)
-        assert mirrored.answer == solved.answer_with(solved.index_in_question, relative)
+        assert swapped.answer == solved.answer_with(symbol_at, solved.relative_index)
+        assert mirrored.answer == solved.answer_with(solved.symbol_at, relative)
 
 
 def test_a_question_of_one_argument_has_no_counterpart():
@@ -57,16 +57,17 @@ def test_a_question_of_one_argument_has_no_counterpart():
     assert all(counterpart(one, variable) is None for variable in VARIABLES)
 
 
-def test_rates_sum_to_one_and_the_ceiling_is_the_models_own_answer_to_the_counterpart():
-    checkpoint = load_checkpoint("tiny")
-    loaded = steer_recipe(sets=[{"name": "one", "sites": "enc-self-0.0.z"}], checkpoint="tiny")
+def test_the_ceiling_is_the_models_own_answer_to_the_counterpart():
+    """Whatever is frozen while the answers are steered."""
+    checkpoint = load_checkpoint("seed3")
+    keys = {"sets": [{"name": "one", "sites": "enc-self-0.0.z"}], "freeze": ["enc-self-1.0.z", "dec-cross-1.0.q"]}
+    loaded = steer_recipe(**keys)
     result = run_experiment(loaded, checkpoint)
     value = {(row["condition"], row["against"]): row["value"] for row in result.rows}
-    for condition in ("before", "one", "ceiling"):
-        assert sum(value[condition, against] for against in ("answer", "counterfactual", "neither")) == pytest.approx(1)
     others = counterparts(select(loaded.recipe.episodes, 0, "index-in-question"), "index-in-question")
     right = [said == other.answer for said, other in zip(answers(checkpoint.model, others), others, strict=True)]
     assert value["ceiling", "counterfactual"] == pytest.approx(sum(right) / len(right))
+    assert sum(right) > len(right) / 2
 
 
 def test_exchanged_positions_are_the_position_swaps():
@@ -139,7 +140,7 @@ PROMPT = "B S A | A = red | B = blue | C = green | C S B = blue green green"
         (["--prompt", PROMPT, "--swap", "B", "C"], "the question has B and A"),
         (["--prompt", "B S | B = blue | B S = blue blue", "--swap", "B", "S"], "only one argument"),
         (["--prompt", PROMPT, "--change", "function"], "no other function"),
-        (["--prompt", "A S A | A = red | B = blue | A S B = red blue"], "must be different primitives"),
+        (["--prompt", "A S A | A = red | B = blue | A S B = red blue"], "the answer would be the same"),
         (["--prompt", PROMPT, "--swap", "B", "A", "--change", "argument"], "without it"),
         (["--prompt", PROMPT, "--at", "enc-self-0.9.v"], "enc-self-0.9"),
     ],

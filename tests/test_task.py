@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from itertools import permutations, product
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from steer.errors import PromptError
@@ -80,10 +81,10 @@ def test_exchanged_indices_exchange_the_colours(episode: Episode):
     if len(question.arguments) < 2:
         return
     first, second = question.arguments
-    index = dict(solution.index_in_question)
-    index[first], index[second] = index[second], index[first]
+    symbol_at = dict(solution.symbol_at)
+    symbol_at[1], symbol_at[3] = second, first
     swapped = Episode(Call((second, first), question.function), episode.support)
-    assert solution.answer_with(index, solution.relative_index) == solve(swapped).answer
+    assert solution.answer_with(symbol_at, solution.relative_index) == solve(swapped).answer
 
 
 def test_the_papers_example():
@@ -110,7 +111,10 @@ def test_functions_are_templates():
         ("B S A | A = red | A S B = red", "'B' is in the question"),
         ("B S A | A = red | B = red | A S B = red", "assigned twice"),
         ("B S A | A = red | B = blue | A S B = pink", "none of its arguments'"),
-        ("B S A | A = red | B = blue | A S A = red", "must be different primitives"),
+        ("B S A | A = red | B = blue | A S A = red", "does not tell which argument"),
+        ("B S A | A = red | B = blue | A S A = blue", "none of its arguments'"),
+        ("B S A | A S B = blue red", "does not tell which argument"),
+        ("B S A | A = red | A S B = red | B S A = red", "assigned twice"),
         ("B S A | A = red | B = blue | A S B = red | A S B = blue", "contradicts itself"),
         ("", "one to three symbols"),
     ],
@@ -157,3 +161,82 @@ def test_a_grammar_without_functions_asks_for_a_primitive():
 def test_impossible_ranges_are_refused(ranges: dict):
     with pytest.raises(ValueError, match=r"must|need"):
         Grammar(**ranges)
+
+
+AUTHORS_LIKE = Grammar(
+    primitives=(4, 4), functions=(4, 4), demonstrations=(10, 10), arities=(2,), length=(5, 5), repeats=True,
+    independent=True,
+)  # fmt: skip
+loose_grammars = st.sampled_from(
+    [
+        Grammar(repeats=True),
+        Grammar(unlisted=0.7, functions=(2, 4), demonstrations=(3, 6)),
+        Grammar(repeats=True, unlisted=1.0, demonstrations=(4, 8), functions=(1, 3), disjoint=True),
+        AUTHORS_LIKE,
+    ]
+)
+
+
+def answers_that_fit(episode: Episode) -> set[tuple[str, ...]]:
+    """Every answer that agrees with the support, by trying all colours and all templates: no inference at all."""
+    asked = (episode.question.function, len(episode.question.arguments))
+    symbols = sorted(
+        {a for shown in (*episode.demonstrations,) for a in shown.call.arguments} | set(episode.question.arguments)
+    )
+    given = {p.symbol: p.colour for p in episode.primitives}
+    found = set()
+    for colours in permutations(COLOURS, len(symbols)):
+        meaning = dict(zip(symbols, colours, strict=True))
+        if any(meaning.get(symbol, colour) != colour for symbol, colour in given.items()):
+            continue
+        if set(given.values()) & {c for s, c in meaning.items() if s not in given}:
+            continue  # two symbols never share a colour
+        fitting: dict = {}
+        for shown in episode.demonstrations:
+            key = (shown.call.function, len(shown.call.arguments))
+            every = product(range(key[1]), repeat=len(shown.output))
+            every = {t for t in every if tuple(meaning[shown.call.arguments[slot]] for slot in t) == shown.output}
+            fitting[key] = fitting.get(key, every) & every
+        if all(fitting.values()) and asked in fitting:
+            found |= {tuple(meaning[episode.question.arguments[slot]] for slot in t) for t in fitting[asked]}
+    return found
+
+
+@settings(max_examples=40, deadline=None)
+@given(loose_grammars, seeds)
+def test_what_a_loose_grammar_asks_has_one_answer_and_no_other(grammar: Grammar, seed: int):
+    episode = draw(grammar, Dice(seed))
+    assert answers_that_fit(episode) == {episode.answer}
+    assert solve(episode).answer == episode.answer
+
+
+def test_a_loose_grammar_draws_what_its_words_say():
+    drawn = [draw(AUTHORS_LIKE, Dice(seed)) for seed in range(60)]
+    calls = [shown.call for episode in drawn for shown in episode.demonstrations]
+    assert {len(e.primitives) for e in drawn} == {4}
+    assert {len(e.demonstrations) for e in drawn} == {10}
+    assert max(len(e.prompt) for e in drawn) == 120 == AUTHORS_LIKE.longest
+    assert 0.15 < sum(len(set(call.arguments)) == 1 for call in calls) / len(calls) < 0.35
+    assert 0 < sum(e.question in {s.call for s in e.demonstrations} for e in drawn) < 30
+    unlisted = [draw(Grammar(unlisted=0.6, demonstrations=(4, 6)), Dice(seed)) for seed in range(60)]
+    assert {1, 2} & {len(e.primitives) for e in unlisted}
+
+
+@pytest.mark.parametrize(
+    ("prompt", "answer"),
+    [
+        ("A S A | A = red | B = blue | B S B = blue blue", "red red"),
+        ("A S A | A = red | B = blue | A S B = blue red", "red red"),
+        ("B S A | A = red | A S B = blue red", "red blue"),
+        ("C S A | A = red | A S B = blue red | C S B = blue green", "red green"),
+        ("C T | A = red | A S B = blue red | C S B = blue green | A T = red red", "green green"),
+    ],
+)
+def test_answers_worked_out_by_people(prompt: str, answer: str):
+    assert " ".join(solve(Episode.parse(prompt)).answer) == answer
+
+
+def test_a_symbol_that_stands_twice_has_no_single_index():
+    solution = solve(Episode.parse("A S A | A = red | B = blue | A S B = blue red"))
+    assert dict(solution.index_in_question) == {"S": 2}
+    assert dict(solution.symbol_at) == {1: "A", 2: "S", 3: "A"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from steer.collect.counts import Answers, Attention, Attribution
 from steer.collect.setting import Collector, Details, Row, Setting
 from steer.collect.structure import Alignments, Patterns, Represented
@@ -21,27 +23,31 @@ from steer.recipe import (
 class Collectors:
     """Every measure of a recipe in every condition."""
 
-    def __init__(self, setting: Setting) -> None:
-        self.setting = setting
+    def __init__(self, setting: Setting, unmoved: Iterable[tuple[str, int]] = ()) -> None:
+        self.setting, self.unmoved = setting, set(unmoved)
         self.each = [_collector(setting, measure) for measure in setting.recipe.measures]
 
     def add(self, part: Part, condition: str, values: Values) -> None:
-        for collector in self.each:
-            collector.add(part, condition, values)
+        """A measure that a condition cannot change has no row there: it would be the clean number again."""
+        for number, collector in enumerate(self.each):
+            if (condition, number) not in self.unmoved:
+                collector.add(part, condition, values)
 
     def generate(self, session: Session) -> None:
         """Answers that the model writes itself, with each condition's interventions on."""
-        greedy = [c for c in self.each if isinstance(c, Answers) and c.measure.decoding == "greedy"]
+        greedy = [(n, c) for n, c in enumerate(self.each) if isinstance(c, Answers) and c.measure.decoding == "greedy"]
         conditions = [session.plan.clean_condition, *(run.condition for run in session.plan.runs)]
-        for condition in dict.fromkeys(c for c in conditions if c is not None and greedy):
-            for part in session.parts:
+        for condition in dict.fromkeys(c for c in conditions if c is not None):
+            moved = [collector for number, collector in greedy if (condition, number) not in self.unmoved]
+            for part in session.parts if moved else ():
                 written = session.generate(condition, part)
-                for collector in greedy:
+                for collector in moved:
                     collector.add_written(part, condition, written)
 
     def rows(self) -> list[Row]:
         weights = bootstrap_weights(len(self.setting.episodes), self.setting.recipe.seed)
-        return [row for collector in self.each for row in collector.rows(weights)]
+        rows = [row for collector in self.each for row in collector.rows(weights)]
+        return [self.setting.warned(row) for row in rows]
 
     def details(self) -> Details:
         found: Details = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -30,8 +30,11 @@ class Collector(Protocol):
 
 
 class Setting:
-    def __init__(self, recipe: Recipe, engine: Engine, episodes: Sequence[Episode]) -> None:
+    def __init__(
+        self, recipe: Recipe, engine: Engine, episodes: Sequence[Episode], warnings: Mapping[str, str] | None = None
+    ) -> None:
         self.recipe, self.engine, self.episodes = recipe, engine, episodes
+        self.warnings = warnings or {}  # condition -> what its numbers must not be read without
         self.answers = {"answer": list(episodes)}
         if any(measure.against != "answer" for measure in recipe.measures):
             self.answers["counterfactual"] = counterfactual(episodes, recipe)
@@ -44,6 +47,11 @@ class Setting:
             episodes = [self.answers[against][row] for row in part.rows]
             self._targets[key] = torch.from_numpy(collate(episodes).target).to(self.engine.device)
         return self._targets[key]
+
+    def warned(self, row: Row) -> Row:
+        """The row with what must be said about its condition."""
+        said = [text for text in (self.warnings.get(row["condition"]), row.get("warning")) if text]
+        return row | {"warning": "; ".join(said)} if said else row
 
     def value(self, values: Values, site: Site) -> Tensor:
         return site_value(self.engine.model, values, site)

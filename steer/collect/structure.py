@@ -122,7 +122,8 @@ class Represented:
             labels = row_labels(condition, self.measure.name, str(self.site), self.measure.label)
             numbers = {"position": "all", "value": found.r2, "low": found.low, "high": found.high}
             counts = {"counted": found.points, "episodes": len(self.setting.episodes)}
-            rows.append({**labels, **numbers, **counts, "null": found.null, "tokens": self.measure.tokens})
+            row = {**labels, **numbers, **counts, "null": found.null, "tokens": self.measure.tokens}
+            rows.append(row | ({"warning": found.warning} if found.warning else {}))
         return rows
 
     def details(self) -> Details:

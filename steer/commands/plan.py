@@ -35,6 +35,9 @@ def plan(
             typer.echo(f"  edit {edit['what']}  [{edit['hook']}]")
         for read in run["reads"]:
             typer.echo(f"  read {read['site']}  [{read['hook']}]")
+    for pair in told["left_out"]:
+        measure = loaded.recipe.measures[pair["measure"]]
+        typer.echo(f"\nno row: {pair['condition']!r} cannot change measure {pair['measure']} ({measure.name})")
 
 
 def validate(

@@ -184,6 +184,9 @@ class Session:
         self.engine, self.plan, self.parts, self.tell = engine, plan, parts, tell
         self.counterparts = counterparts
         ablated = ablated_paths(plan, engine.shape)
+        own_mean = reference is None and (ablation.value, ablation.over) == ("mean", "position")
+        if ablated and own_mean and sum(len(part.rows) for part in parts) == 1:
+            raise SteerError("the mean over one episode is that episode: nothing would be ablated")
         if ablation.value == "resample" and any(len(part.rows) < 2 for part in parts):
             raise SteerError("resample needs at least two episodes in every batch")
         self.cached = engine.sort({*plan.cached, *(ablated if ablation.value == "resample" else ())})

@@ -32,15 +32,18 @@ def draw_scatter(result: Result) -> Figure:
         column = conditions.index(panel["condition"])
         axes = grid[row][column]
         _fill(axes, panel, colours, _numbers(panel, result))
-        if row == 0:
-            name = fill(panel["condition"], 22, break_on_hyphens=False)
-            axes.annotate(
-                name, (0.5, 1), (0, 24), xycoords="axes fraction", textcoords="offset points", ha="center",
-                va="bottom", fontsize=7, fontweight="bold", annotation_clip=False,
-            )  # fmt: skip
         if column == 0:
             told = f"{panel['site']}\nat {panel['tokens']}"
             axes.set_ylabel(f"{told}\n{axes.get_ylabel()}")
+    for axes, condition in zip(grid[0], conditions, strict=True):
+        name = fill(condition, 22, break_on_hyphens=False)
+        axes.annotate(
+            name, (0.5, 1), (0, 24), xycoords="axes fraction", textcoords="offset points", ha="center",
+            va="bottom", fontsize=7, fontweight="bold", annotation_clip=False,
+        )  # fmt: skip
+    for axes in (axes for row in grid for axes in row if not axes.has_data()):  # a condition that cannot change a site
+        axes.set_axis_off()
+        axes.text(0.5, 0.5, "cannot\nchange here", transform=axes.transAxes, ha="center", va="center", fontsize=7)
     _legend(figure, panels, kinds, colours)
     title(figure, result)
     return figure

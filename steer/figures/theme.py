@@ -53,8 +53,10 @@ def title(figure: Figure, result: Result, where: str = "") -> None:
     width = int(19 * figure.get_figwidth())  # letters of this size in a line
     text = fill(told["recipe"]["description"] or told["name"], width, break_on_hyphens=False)
     where = where or f"{told['episodes']:,} episodes, 95 % intervals"
-    below = fill(f"{told['checkpoint']['name']}, {where}", width, break_on_hyphens=False)
-    figure.suptitle(f"{text}\n{below}", fontsize=7, x=0.02, ha="left")
+    below = [f"{told['checkpoint']['name']}, {where}"]
+    below += dict.fromkeys(f"Warning: {row['warning']}" for row in result.rows if row.get("warning"))
+    lines = "\n".join(fill(line, width, break_on_hyphens=False) for line in below)
+    figure.suptitle(f"{text}\n{lines}", fontsize=7, x=0.02, ha="left")
 
 
 def save_figure(figure: Figure, folder: Path, name: str) -> Path:

@@ -19,7 +19,7 @@ def labelled_tokens(episode: Episode, label: str, tokens: str) -> list[tuple[int
         return list(enumerate(solution.relative_index))
     found = []
     for item, place in items(episode):
-        if isinstance(item, Primitive) and item.symbol in episode.question.arguments:
+        if isinstance(item, Primitive) and item.symbol in solution.index_in_question:
             offset = 0 if tokens == "symbols" else item.tokens.index(item.colour)
             found.append((place + offset, solution.index_in_question[item.symbol]))
     return found

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+FEW = 10  # points of a label: with fewer, a label explains much by chance alone
 ROUNDING = 1e-12  # of the sum of squares: variance below this is float32 rounding, and activations count as constant
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -25,6 +26,16 @@ class Explained:
     null: float  # the 95th percentile of R² with labels shuffled
     points: int
     groups: int
+    smallest: int  # points of the rarest label
+
+    @property
+    def warning(self) -> str:
+        """Why the number says little, if it does."""
+        if self.groups < 2:
+            return "R² of a single label: there is nothing to tell apart"
+        if self.smallest < FEW:
+            return f"R² of few points: only {self.smallest} of the rarest label"
+        return ""
 
 
 def r_squared(activations: Floats, labels: Ints, weights: Floats | None = None) -> float:
@@ -55,7 +66,8 @@ def explained(activations: Floats, labels: Ints, episodes: Ints, seed: int = 0, 
     null = float(np.percentile(shuffled, 95))
     value = r_squared(activations, labels)
     low, high = min(low, value), max(high, value)  # drawing anew adds noise, which lifts an R² near zero
-    return Explained(value, float(low), float(high), null, len(labels), len(np.unique(labels)))
+    sizes = np.unique(labels, return_counts=True)[1]
+    return Explained(value, float(low), float(high), null, len(labels), len(sizes), int(sizes.min()))
 
 
 def principal_components(activations: Floats, count: int = 2) -> tuple[Floats, Floats]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from steer.names import Role
 from steer.task.episode import Demonstration, Episode, Item, Primitive
+from steer.task.program import understand
 from steer.task.vocabulary import EQUALS
 
 Wanted = list[tuple[int, frozenset[int]]]  # (place that looks, places that are right to look at)
@@ -48,11 +49,12 @@ def primitive_pairing(episode: Episode) -> Wanted:
 
 def primitive_retrieval(episode: Episode) -> Wanted:
     """Right-hand colours -> the left-hand symbol that they stand for, in the same demonstration."""
-    symbol_of = {p.colour: p.symbol for p in episode.primitives}
+    symbol_of = {colour: symbol for symbol, colour in understand(episode).colours.items()}
     return [
-        (place, frozenset({start + shown.call.tokens.index(symbol_of[colour])}))
+        (place, frozenset(start + offset for offset, left in enumerate(shown.call.tokens) if left == symbol_of[colour]))
         for shown, start in _demonstrations(episode)
         for place, colour in zip(right_side(shown, start), shown.output, strict=True)
+        if colour in symbol_of
     ]
 
 

@@ -11,18 +11,21 @@ from dataclasses import replace
 from typing import Literal, TypeAlias, get_args
 
 from steer.task.episode import Call, Demonstration, Episode, Item
-from steer.task.program import solve
+from steer.task.program import is_determined, primitives, solve, understand
 
 Variable: TypeAlias = Literal["index-in-question", "relative-index", "argument", "function"]
 VARIABLES: tuple[Variable, ...] = get_args(Variable)
 
 
 def counterpart(episode: Episode, variable: Variable) -> Episode | None:
-    """None where the variable cannot be changed: a question of one argument, no other function to ask about."""
+    """None where the variable cannot be changed: a question of one argument, no other function to ask about.
+
+    Nor where the change would say more than it should: what symbols mean must stay the same.
+    """
     if len(episode.question.arguments) != 2:
         return None
     changed = CHANGES[variable](episode)
-    if changed is None:
+    if changed is None or not is_determined(changed) or primitives(changed) != primitives(episode):
         return None
     changed = replace(changed, answer=solve(changed).answer)
     return changed if changed.answer != episode.answer else None
@@ -44,14 +47,17 @@ def _mirrored(item: Item, episode: Episode) -> Item:
         return item
     if item.call.function != episode.question.function:
         return item
-    one, two = (next(p.colour for p in episode.primitives if p.symbol == a) for a in item.call.arguments)
+    colours = understand(episode).colours
+    if not set(item.call.arguments) <= set(colours):
+        return item
+    one, two = (colours[argument] for argument in item.call.arguments)
     return replace(item, output=tuple({one: two, two: one}[colour] for colour in item.output))
 
 
 def replace_argument(episode: Episode) -> Episode | None:
     """`A S C` for `A S B`: another primitive takes over the second argument's index."""
     first, second = episode.question.arguments
-    others = [p.symbol for p in episode.primitives if p.symbol not in (first, second)]
+    others = [symbol for symbol in understand(episode).colours if symbol not in (first, second)]
     return replace(episode, question=Call((first, others[0]), episode.question.function)) if others else None
 
 

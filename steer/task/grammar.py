@@ -8,14 +8,15 @@ bytes on every machine and version.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import permutations
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import permutations, product
 from typing import ClassVar, TypeVar
 
 from pydantic import ConfigDict
 
 from steer.task.episode import Call, Demonstration, Episode, Function, Item, Primitive
+from steer.task.program import is_determined
 from steer.task.vocabulary import COLOURS, SYMBOLS
 
 T = TypeVar("T")
@@ -60,6 +61,9 @@ class Grammar:
     length: Range = (1, 5)
     listed: Range = (1, 1)  # primitives that the question lists when the episode has no functions (a curriculum)
     disjoint: bool = False  # ask about arguments that the function's demonstrations do not show, where there are (same)
+    repeats: bool = False  # a call may take the same argument twice: `A S A`
+    independent: bool = False  # what is shown and what is asked are drawn apart: the question may stand in the support
+    unlisted: float = 0.0  # chance of each assignment (`A = red`) to be left out, where the answer stays determined
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
@@ -71,8 +75,12 @@ class Grammar:
         return question + 4 * self.primitives[1] + (call + 2 + self.length[1]) * self.demonstrations[1] + 1
 
     def __post_init__(self) -> None:
-        ranges = {name: ends for name, ends in vars(self).items() if name not in ("arities", "disjoint")}
+        ranges = {
+            name: getattr(self, name) for name in ("primitives", "functions", "demonstrations", "length", "listed")
+        }
         faults = [f"{name} must go from small to large" for name, (low, high) in ranges.items() if not 0 <= low <= high]
+        if not 0 <= self.unlisted <= 1:
+            faults.append("unlisted must be a share, from 0 to 1")
         if not self.arities or not set(self.arities) <= {1, 2}:
             faults.append("arities must be 1, 2 or both")
         elif self.primitives[0] < max(self.arities):
@@ -95,30 +103,72 @@ PAPER = Grammar()
 
 
 def draw(grammar: Grammar, dice: Dice) -> Episode:
-    """One episode: support in random order, and a question that the support determines but does not show."""
+    """One episode: support in random order, and a question that the support determines."""
+    episode = _draw(grammar, dice)
+    while (grammar.repeats or grammar.independent) and not is_determined(episode):  # too little was shown
+        episode = _draw(grammar, dice)
+    return _leave_out(episode, grammar.unlisted, dice) if grammar.unlisted else episode
+
+
+def _draw(grammar: Grammar, dice: Dice) -> Episode:
     count = dice.between(grammar.demonstrations)
     kinds = min(dice.between(grammar.functions), count)
     names = dice.sample(SYMBOLS, dice.between(grammar.primitives) + kinds)
     symbols = names[kinds:]
     colours = dict(zip(symbols, dice.sample(COLOURS, len(symbols)), strict=True))
     functions = [_function(name, grammar, dice) for name in names[:kinds]]
-    # One call of each function is kept back, so that every function could be asked about.
-    calls = {function: dice.shuffled(list(permutations(symbols, function.arity))) for function in functions}
-    demonstrated = [(function, calls[function].pop()) for function in functions]
-    while len(demonstrated) < count and (free := [f for f in functions if len(calls[f]) > 1]):
-        function = dice.choice(free)
-        demonstrated.append((function, calls[function].pop()))
     support: list[Item] = [Primitive(symbol, colour) for symbol, colour in colours.items()]
-    support += [Demonstration(Call(args, f.symbol), f.apply(args, colours)) for f, args in demonstrated]
     if not functions:  # a grammar of primitives alone asks for the colours of one or more
         listed = tuple(dice.sample(symbols, min(dice.between(grammar.listed), len(symbols))))
         return Episode(Call(listed), tuple(dice.shuffled(support)), tuple(colours[symbol] for symbol in listed))
-    asked = dice.choice(functions)
+    calls = {function: list(_arguments(symbols, function.arity, grammar.repeats)) for function in functions}
+    choose = _apart if grammar.independent else _held_back
+    shown, (asked, arguments) = choose(calls, count, grammar, dice)
+    support += [Demonstration(Call(args, f.symbol), f.apply(args, colours)) for f, args in shown]
+    return Episode(Call(arguments, asked.symbol), tuple(dice.shuffled(support)), asked.apply(arguments, colours))
+
+
+Arguments = tuple[str, ...]
+Drawn = tuple[list[tuple[Function, Arguments]], tuple[Function, Arguments]]  # what is shown, what is asked
+
+
+def _arguments(symbols: Sequence[str], arity: int, repeats: bool) -> Iterator[Arguments]:
+    return product(symbols, repeat=arity) if repeats else permutations(symbols, arity)
+
+
+def _held_back(calls: dict[Function, list[Arguments]], count: int, grammar: Grammar, dice: Dice) -> Drawn:
+    """Every function is shown, and one call of each is kept back, so that every function could be asked about."""
+    calls = {function: dice.shuffled(those) for function, those in calls.items()}
+    shown = [(function, calls[function].pop()) for function in calls]
+    while len(shown) < count and (free := [f for f in calls if len(calls[f]) > 1]):
+        function = dice.choice(free)
+        shown.append((function, calls[function].pop()))
+    asked = dice.choice(list(calls))
     arguments = calls[asked].pop()
     if grammar.disjoint:
-        shown = {symbol for function, call in demonstrated for symbol in call if function is asked}
-        arguments = min([arguments, *calls[asked]], key=lambda call: len(shown & set(call)))
-    return Episode(Call(arguments, asked.symbol), tuple(dice.shuffled(support)), asked.apply(arguments, colours))
+        seen = {symbol for function, call in shown for symbol in call if function is asked}
+        arguments = min([arguments, *calls[asked]], key=lambda call: len(seen & set(call)))
+    return shown, (asked, arguments)
+
+
+def _apart(calls: dict[Function, list[Arguments]], count: int, grammar: Grammar, dice: Dice) -> Drawn:
+    """Calls to show and a call to ask, each drawn from all that there are."""
+    every = [(function, arguments) for function, those in calls.items() for arguments in those]
+    shown = dice.sample(every, min(count, len(every)))
+    if not grammar.disjoint:
+        return shown, dice.choice(every)
+    asked = dice.choice(list(calls))
+    seen = {symbol for function, call in shown for symbol in call if function is asked}
+    return shown, (asked, min(dice.shuffled(calls[asked]), key=lambda call: len(seen & set(call))))
+
+
+def _leave_out(episode: Episode, chance: float, dice: Dice) -> Episode:
+    """The episode without some of its assignments: colours must be tied to symbols inside demonstrations."""
+    for item in dice.shuffled(episode.primitives):
+        less = replace(episode, support=tuple(other for other in episode.support if other != item))
+        if dice.below(1_000) < 1_000 * chance and is_determined(less):
+            episode = less
+    return episode
 
 
 def _function(symbol: str, grammar: Grammar, dice: Dice) -> Function:

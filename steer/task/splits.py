@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 
 from steer.task.episode import Episode, Function, Primitive
 from steer.task.grammar import PAPER, Dice, Grammar, draw
-from steer.task.program import functions
+from steer.task.program import functions, primitives
 
 SplitName: TypeAlias = Literal["train", "validation", "test"]
 SIZES: dict[SplitName, int] = {"train": 10_000, "validation": 500, "test": 2_000}
@@ -22,7 +22,7 @@ Conjunction: TypeAlias = tuple[frozenset[Primitive], frozenset[Function]]
 
 
 def conjunction(episode: Episode) -> Conjunction:
-    return frozenset(episode.primitives), functions(episode)
+    return primitives(episode), functions(episode)
 
 
 @dataclass(frozen=True)

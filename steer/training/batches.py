@@ -12,7 +12,7 @@ from itertools import permutations
 from steer.model.batch import Batch, Shown, collate
 from steer.task.episode import Call, Demonstration, Episode, Item, Primitive
 from steer.task.grammar import Dice, draw, relabel
-from steer.task.program import functions, solve
+from steer.task.program import functions, solve, understand
 from steer.task.splits import Splits, draw_outside
 from steer.task.vocabulary import BAR, EOS, EQUALS, SOS
 from steer.training.protocol import Questions, Stage, Writing
@@ -91,11 +91,13 @@ def _spell(item: Item, episode: Episode, writing: Writing, dice: Dice) -> tuple[
     """An item's tokens, each right-hand colour as it is, as its symbol, or as its argument's place."""
     if isinstance(item, Primitive):
         return item.tokens
-    symbol_of = {primitive.colour: primitive.symbol for primitive in episode.primitives}
+    symbol_of = {colour: symbol for symbol, colour in understand(episode).colours.items()}
     mark_of = dict(zip(item.call.arguments, (SOS, EOS), strict=False))
 
     def token(colour: str) -> str:
         toss = dice.below(1_000) / 1_000
+        if colour not in symbol_of:
+            return colour
         if toss < writing.marked:
             return mark_of[symbol_of[colour]]
         return symbol_of[colour] if toss < writing.marked + writing.spelled else colour
@@ -105,7 +107,7 @@ def _spell(item: Item, episode: Episode, writing: Writing, dice: Dice) -> tuple[
 
 def unseen_calls(episode: Episode) -> list[Call]:
     """The compositions that the support determines, shows nowhere, and this episode does not ask."""
-    symbols = [primitive.symbol for primitive in episode.primitives]
+    symbols = list(understand(episode).colours)
     shown = {demonstration.call for demonstration in episode.demonstrations} | {episode.question}
     known = sorted(functions(episode), key=lambda function: function.symbol)
     calls = [Call(args, f.symbol) for f in known for args in permutations(symbols, f.arity)]

@@ -84,9 +84,10 @@ class Trainer:
 
     def begin_from(self, start: Checkpoint) -> None:
         """Take over a checkpoint's weights; what it was trained on before stays part of the record."""
-        if start.record.config != self.protocol.model:
-            mine, its = vars(self.protocol.model), vars(start.record.config)
-            differ = [f"{name} {its[name]} (protocol: {mine[name]})" for name in mine if mine[name] != its[name]]
+        mine, its = vars(self.protocol.model), vars(start.record.config)
+        # Positions are computed, not learnt: a model may be trained on with longer prompts.
+        differ = [f"{n} {its[n]} (protocol: {mine[n]})" for n in mine if mine[n] != its[n] and n != "max_length"]
+        if differ:
             raise CheckpointError(f"{start.name} is another model: {', '.join(differ)}")
         if start.record.data_seed != self.protocol.data_seed:
             raise CheckpointError(f"{start.name} was trained on other episodes: data_seed {start.record.data_seed}")

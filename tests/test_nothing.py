@@ -1,0 +1,281 @@
+"""Recipes that mean nothing: an intervention that cannot change what is measured is a fault, never a number."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from rig import make_engine
+
+from steer.api import build_recipe
+from steer.documents import Document, override
+from steer.engine.engine import Session
+from steer.errors import ConfigError, SteerError
+from steer.experiment import run_experiment
+from steer.flow import touched
+from steer.lower import lower
+from steer.measure.representation import explained
+from steer.model.batch import collate
+from steer.model.checkpoint import Checkpoint, Record, load_checkpoint
+from steer.model.config import ModelConfig
+from steer.model.transformer import Transformer
+from steer.names import Node, Shape, Site
+from steer.recipe import Ablation
+from steer.resolve import LoweringError
+from steer.task.splits import make_splits
+
+SMALL = ModelConfig(encoder_layers=2, decoder_layers=3, heads=2, d_model=12, d_head=5, d_ff=9)
+SHAPE = Shape(2, 3, 2)
+CAST = Shape(
+    2, 3, 2,
+    (("output", (Node("dec-cross", 2, 1), Node("dec-cross", 0, 0))), ("rhs-scanner", (Node("dec-cross", 1, 1),))),
+)  # fmt: skip
+ATTENTION = [{"name": "attention-mass", "heads": "dec-cross-1.0"}]
+ANSWERS = [{"name": "exact-match"}]
+ALIGNMENT = {"name": "ov-alignment", "heads": "dec-cross-1.0"}
+LATE = "after all that is measured"
+
+
+def faults(shape: Shape = SHAPE, **keys) -> list[tuple[tuple, str]]:
+    with pytest.raises(LoweringError) as caught:
+        lower(build_recipe(**{"measures": ATTENTION} | keys).recipe, shape)
+    return caught.value.placed
+
+
+def random_model() -> Transformer:
+    generator = torch.Generator().manual_seed(1)
+    model = Transformer(SMALL).double().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator, dtype=torch.float64) * 0.6)
+    return model.requires_grad_(False)
+
+
+def small(**keys):
+    record = Record(config=SMALL, seed=0, protocol={}, history=[])
+    return run_experiment(build_recipe(**keys), Checkpoint(random_model(), record, "small"))
+
+
+def values_with(model: Transformer, edited: Site | None) -> dict[Site, torch.Tensor]:
+    """Every site of one forward pass by plain hooks, with noise added at one of them."""
+    seen: dict[str, torch.Tensor] = {}
+
+    def part(value: torch.Tensor, site: Site) -> torch.Tensor:
+        if not site.node.is_head:
+            return value
+        return value.select(1 if site.port in ("scores", "pattern") else 2, site.node.head or 0)
+
+    def hook(path: str):
+        def act(module, given, value):
+            if edited is not None and path == edited.path:
+                value = value.clone()
+                part(value, edited).add_(torch.rand(part(value, edited).shape, dtype=torch.float64))
+            seen[path] = value
+            return value
+
+        return act
+
+    handles = [
+        model.get_submodule(path).register_forward_hook(hook(path)) for path in {site.path for site in SHAPE.sites}
+    ]
+    batch = collate(make_splits(0).test[:3])
+    model(torch.from_numpy(batch.prompt), torch.from_numpy(batch.output))
+    for handle in handles:
+        handle.remove()
+    return {site: part(seen[site.path], site) for site in SHAPE.sites}
+
+
+def test_what_an_edit_touches_is_what_changes_in_a_real_forward_pass():
+    model = random_model()
+    clean = values_with(model, None)
+    for edited in SHAPE.sites:
+        moved = values_with(model, edited)
+        changed = {site for site in SHAPE.sites if not torch.equal(moved[site], clean[site])}
+        assert touched(SHAPE, [edited]) == changed, edited
+
+
+def test_nothing_passes_a_frozen_site():
+    memory, logits, value = Site(Node("enc.memory")), Site(Node("logits")), Site(Node("enc-self", 0, 1), "v")
+    assert logits in touched(SHAPE, [value])
+    assert not {memory, logits} & touched(SHAPE, [value], [memory])
+    assert logits in touched(SHAPE, [value, Site(Node("dec-self", 0, 0), "q")], [memory])
+    assert touched(SHAPE, [value], [value]) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("keys", "place", "says"),
+    [
+        ({"kind": "ablate-set", "nodes": ["enc-self-0.0", "dec-cross-2.0"]}, ("nodes", 1), LATE),
+        ({"kind": "ablate-set", "nodes": "dec-mlp-*"}, None, None),  # the first of them comes before
+        ({"kind": "ablate-set", "nodes": "dec-*-2.*"}, ("nodes", 0), LATE),
+        (
+            {"kind": "compare", "conditions": [{"name": "a", "ablate": "dec-mlp-2"}]},
+            ("conditions", 0, "ablate", 0), LATE,
+        ),
+        (
+            {"kind": "keep-only-one", "target": "dec-cross-1.0.v", "sources": "enc-self-*.*"},
+            ("target", 0), LATE,
+        ),
+        (
+            {"kind": "chained-patch", "sources": "enc-self-0.*", "chain": ["enc-self-1.1.v", "dec-cross-1.0.v"]},
+            ("chain", 1), LATE,
+        ),
+        (
+            {"kind": "steer", "variable": "argument", "episodes": {"arity": 2},
+             "sets": [{"name": "a", "sites": ["enc-self-0.0.z", "dec-cross-1.0.z"]}]},
+            ("sets", 0, "sites", 1), LATE,
+        ),
+        (
+            {"kind": "position-swap", "ports": "enc-self-0.0.v", "episodes": {"arity": 2}, "freeze": "enc.memory"},
+            ("freeze",), "with enc.memory frozen, nothing from enc-self-0.0.v arrives",
+        ),
+        ({"kind": "ablate-set", "nodes": "enc-mlp-0", "measures": ANSWERS, "freeze": "logits"}, ("freeze",), "logits"),
+        ({"kind": "ablate-set", "nodes": "enc-self-0.*", "freeze": "enc-self-0.0.z"}, ("freeze", 0), "is frozen and"),
+        ({"kind": "keep-set", "nodes": "enc-self-0.*", "freeze": "enc-self-1.0.z"}, ("freeze", 0), "is frozen and"),
+        (
+            {"kind": "chained-patch", "sources": "enc-self-0.*", "chain": ["enc-self-1.1.v", "dec-cross-1.0.k"],
+             "freeze": "enc-self-1.1.z"},
+            ("freeze",), "with enc-self-1.1.z frozen",
+        ),
+        ({"kind": "keep-set", "nodes": ["enc-self-0.0", "enc-mlp-0"]}, ("nodes", 1), "never ablated within heads"),
+        ({"kind": "keep-set", "nodes": "enc.tok", "within": "heads-and-mlps"}, ("nodes", 0), "never ablated"),
+        ({"kind": "keep-set", "nodes": ["*-self-*.*", "*-cross-*.*"]}, ("nodes",), "nothing is ablated"),
+        (
+            {"kind": "compare", "conditions": [{"name": "a", "keep": "enc-self-0.*", "among": "enc-self-0.*"}]},
+            ("conditions", 0), "nothing is ablated",
+        ),
+        ({"kind": "ablate-set", "nodes": ["enc-self-0.0", "enc.pos"]}, ("nodes", 1), "leaves enc.pos as it is"),
+        ({"kind": "ablate-set", "nodes": "enc.pos", "ablation": {"value": "resample"}}, ("nodes", 0), "leaves enc.pos"),
+        ({"kind": "ablate-set", "nodes": "enc.pos", "ablation": {"over": "token"}}, None, None),
+        ({"kind": "ablate-set", "nodes": "enc.pos", "ablation": {"value": "zero"}}, None, None),
+        (
+            {"kind": "ablate-only-one", "target": "enc-self-0.1.v", "sources": ["enc.tok", "enc.pos"]},
+            ("sources", 1), "leaves enc.pos",
+        ),
+        ({"kind": "ablate-set", "nodes": "enc-self-0.0", "episodes": {"count": 1}}, ("episodes", "count"), "one"),
+        ({"kind": "ablate-set", "nodes": "dec-self-0.0", "places": [2, 20]}, ("places", 1), "there is no place 20"),
+        ({"kind": "ablate-set", "nodes": "enc-self-0.0", "places": [2, 20]}, None, None),
+        ({"kind": "clean", "measures": ANSWERS * 2}, ("measures", 1), "measured twice"),
+        (
+            {"kind": "clean", "measures": [*ATTENTION, {"name": "attention-mass", "heads": "dec-cross-1.*"}]},
+            ("measures", 1), "attention-mass of dec-cross-1.0 answer is measured twice",
+        ),
+        ({"kind": "clean", "measures": [*ANSWERS, {"name": "exact-match", "decoding": "greedy"}]}, None, None),
+        (
+            {"kind": "ablate-set", "nodes": "dec-self-0.0", "measures": [*ANSWERS, ALIGNMENT]},
+            ("measures", 1), "nothing that this recipe edits can change it",
+        ),
+    ],
+)  # fmt: skip
+def test_a_recipe_that_cannot_change_what_it_measures_is_a_fault(keys: dict, place: tuple | None, says: str | None):
+    if place is None:
+        plan = lower(build_recipe(**{"measures": ATTENTION} | keys).recipe, SHAPE)
+        assert plan.runs or keys["kind"] == "clean"
+        return
+    found = faults(**keys)
+    assert [key for key, _ in found] == [place], found
+    assert says in found[0][1]
+
+
+def test_a_glob_means_those_that_can_change_something():
+    plan = lower(build_recipe(kind="ablate-set", nodes="dec-mlp-*", measures=ATTENTION).recipe, SHAPE)
+    assert [str(edit.site) for edit in plan.runs[0].edits] == ["dec-mlp-0"]
+    keys = {"kind": "keep-only-one", "target": "enc-self-0.0.v", "sources": "enc.*"}
+    assert [run.condition for run in lower(build_recipe(**keys, measures=ANSWERS).recipe, SHAPE).runs][1:] == [
+        "enc.tok"
+    ]
+
+
+def test_a_role_of_one_head_is_a_name_and_all_its_heads_are_a_group():
+    assert faults(CAST, kind="ablate-set", nodes="$output")[0][0] == ("nodes", 0)
+    plan = lower(build_recipe(kind="ablate-set", nodes="$output:all", measures=ATTENTION).recipe, CAST)
+    assert [str(edit.site.node) for edit in plan.runs[0].edits] == ["dec-cross-0.0"]
+
+
+COMPARED = {
+    "kind": "compare",
+    "conditions": [{"name": "early", "ablate": "enc-self-0.0"}, {"name": "late", "ablate": "dec-cross-1.0"}],
+    "measures": [{"name": "attention-mass", "heads": "dec-cross-0.0"}, {"name": "token-accuracy"}],
+    "episodes": {"count": 5},
+}
+
+
+def test_a_pair_that_cannot_move_gives_no_row():
+    found = {(row["condition"], row["measure"]) for row in small(**COMPARED).rows}
+    every = {(c, m) for c in ("clean", "early", "late") for m in ("attention-mass", "token-accuracy")}
+    assert found == every - {("late", "attention-mass")}
+
+
+def test_plan_says_which_rows_are_left_out(steer, recipe_file):
+    path = recipe_file("""\
+kind: compare
+conditions: [{name: early, ablate: enc-self-0.0}, {name: late, ablate: dec-cross-1.0}]
+measures: [{name: attention-mass, heads: dec-cross-0.0}, {name: token-accuracy}]
+""")
+    assert "no row: 'late' cannot change measure 0 (attention-mass)" in steer("plan", path).output
+
+
+def test_a_frozen_site_is_not_called_edited():
+    keys = {"nodes": "enc-self-0.0", "freeze": "dec-cross-2.1.q", "measures": ANSWERS, "episodes": {"count": 4}}
+    assert small(kind="ablate-set", **keys).metadata["edited"] == {"set ablated": ["enc-self-0.0.z"]}
+
+
+def test_a_key_is_changed_once():
+    with pytest.raises(
+        ConfigError, match="'checkpoint=b': checkpoint is given twice, the first time by 'checkpoint=a'"
+    ):
+        override(Document("x", {}), ["checkpoint=a", "checkpoint=b"])
+
+
+def test_places_beyond_every_prompt_edit_nothing():
+    keys = {"kind": "ablate-set", "nodes": "enc-self-0.0", "measures": ANSWERS, "episodes": {"count": 4}}
+    with pytest.raises(SteerError, match="no sequence has a place 63"):
+        small(**keys, places=[63, 64])
+    rows = small(**keys, places=[2, 64]).rows
+    assert {row["condition"]: row.get("warning") for row in rows} == {
+        "nothing ablated": None,
+        "set ablated": "no sequence has a place 64",
+    }
+
+
+def test_the_mean_of_the_one_episode_that_fits_is_no_ablation():
+    """The recipe asks for many, and one is there: known only once the episodes are."""
+    engine = make_engine(random_model())
+    plan = lower(build_recipe(kind="ablate-set", nodes="enc-self-0.0", measures=ANSWERS).recipe, SHAPE)
+    one = engine.parts(make_splits(0).test[:1])
+    with pytest.raises(SteerError, match="mean over one episode"):
+        Session(engine, plan, one, Ablation())
+    Session(engine, plan, one, Ablation(over="token"))
+    Session(engine, plan, one, Ablation(), reference=engine.parts(make_splits(0).test[:2]))
+
+
+def test_r_squared_of_few_points_or_one_label_carries_a_warning():
+    keys = {"kind": "clean", "measures": [
+        {"name": "r-squared", "site": "enc-self-0.0.z", "label": "index-in-question", "tokens": "symbols"}
+    ]}  # fmt: skip
+    (few,) = small(**keys, episodes={"count": 3, "arity": 2}).rows
+    assert few["warning"] == "R² of few points: only 3 of the rarest label"
+    (one,) = small(**keys, episodes={"count": 30, "arity": 1}).rows
+    assert "single label" in one["warning"]
+    (enough,) = small(**keys, episodes={"count": 30, "arity": 2}).rows
+    assert "warning" not in enough
+    labels = torch.arange(40).numpy() % 2
+    assert explained(torch.rand(40, 3).double().numpy(), labels, torch.arange(40).numpy()).smallest == 20
+
+
+def test_a_warning_stands_in_the_table_the_figure_and_the_rows(steer, tmp_path: Path):
+    asked = ["run", "paper/fig06_index_in_question", "episodes.count=3", "--out", tmp_path / "out"]
+    done = steer(*asked)
+    assert "warning: R² of few points" in done.output
+    picture = next((tmp_path / "out").glob("*/figure.svg")).read_text()
+    assert "Warning: R² of few points" in picture
+    assert "cannot" in picture  # the panel of what an ablation cannot change
+    assert "R² of few points" in next((tmp_path / "out").glob("*/rows.csv")).read_text()
+
+
+def test_a_checkpoint_is_still_measured_where_nothing_is_edited():
+    rows = run_experiment(
+        build_recipe(kind="clean", measures=ANSWERS, episodes={"count": 1}), load_checkpoint("tiny")
+    ).rows
+    assert [row["condition"] for row in rows] == ["clean"]
