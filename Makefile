@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo setup check test test-long bench wheel clean
+.PHONY: demo setup check test test-long mutants bench wheel clean
 
 demo: $(READY)
 	$(BIN)/steer run recipes/swap_index.yaml
@@ -22,10 +22,13 @@ check: $(READY)
 	$(BIN)/mypy
 
 test: check
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses 2 --dist worksteal
 
 test-long: $(READY)
 	$(BIN)/pytest -m long
+
+mutants: $(READY)
+	$(BIN)/python tests/mutants/plant.py --jobs 2
 
 bench: $(READY)
 	$(BIN)/python benchmarks/train.py

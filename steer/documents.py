@@ -166,9 +166,13 @@ def _put(document: Document, path: list[str], value: Any, change: str) -> None:
         loc = (*loc, key)
         if last:
             here[key] = value
-            document.places = {k: v for k, v in document.places.items() if k[: len(loc)] != loc}
+            for known in (document.places, document.keys):  # what stood there before, and inside it, is gone
+                for stale in [k for k in known if k[: len(loc)] == loc]:
+                    del known[stale]
             document.places[loc] = document.keys[loc] = repr(change)
         elif isinstance(here, dict):
+            if word not in here:
+                document.places[loc] = document.keys[loc] = repr(change)
             here = here.setdefault(word, {})
         else:
             here = here[int(word)]

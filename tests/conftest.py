@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing is fetched at run time, and the tests prove it
+if "PYTEST_XDIST_WORKER" in os.environ:  # one core for each worker, and for what it starts
+    os.environ["OMP_NUM_THREADS"] = "1"
 
 import json
 import shutil
@@ -75,6 +77,12 @@ def cast(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def write_roles(folder: Path, roles: dict[str, list[str]]) -> None:
     sha256 = json.loads((folder / RECORD).read_text())["weights_sha256"]
     write_circuit(Circuit(checkpoint=Described(name=folder.name, sha256=sha256), roles=roles), folder)
+
+
+@pytest.fixture
+def png_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One file for each picture: that there are three is tested elsewhere, and each takes its time."""
+    monkeypatch.setattr("steer.figures.theme.FORMATS", ("png",))
 
 
 @pytest.fixture

@@ -129,3 +129,13 @@ def test_every_shipped_checkpoint_loads_and_was_evaluated(name: str):
 
 def test_checkpoints_are_shipped():
     assert checkpoint_names()
+
+
+@pytest.mark.parametrize("value", [torch.inf, -torch.inf, torch.nan])
+def test_one_number_that_is_not_finite_is_refused(folder: Path, value: float):
+    def change(tensors: dict[str, torch.Tensor]) -> None:
+        tensors["unembed.weight"][3, 5] = value
+
+    change_tensors(folder, change)
+    with pytest.raises(CheckpointError, match=r"unembed\.weight"):
+        load_checkpoint(str(folder))

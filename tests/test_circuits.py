@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,9 @@ from steer.discover.table import compare
 from steer.finding import capable
 from steer.model.checkpoint import load_checkpoint, save_checkpoint
 from steer.names import ROLES
+from steer.shipped import CHECKPOINTS
+
+pytestmark = pytest.mark.usefixtures("png_only")
 
 
 def test_a_known_circuit_is_put_beside_the_weights(steer, tmp_path: Path):
@@ -28,7 +32,17 @@ def test_a_known_circuit_is_put_beside_the_weights(steer, tmp_path: Path):
     assert "same name" in both.output
 
 
-@pytest.mark.parametrize("name", capable())
+RECORDS = {path.parent.name: json.loads(path.read_text()) for path in sorted(CHECKPOINTS.glob("*/checkpoint.json"))}
+ABLE = [name for name, told in RECORDS.items() if told["accuracy"]["exact_match"] >= 0.9]
+
+
+def test_the_capable_checkpoints_are_those_that_do_the_task():
+    assert {"seed1", "seed2", "seed3", "deep"} <= set(ABLE)
+    assert capable() == ABLE
+    assert set(RECORDS) - set(ABLE)  # and not simply all that there are
+
+
+@pytest.mark.parametrize("name", ABLE)
 def test_every_shipped_checkpoint_that_does_the_task_has_its_circuit(steer, name: str, tmp_path: Path):
     done = steer("discover", "-c", name, "--out", tmp_path)
     assert done.exit_code == 0, done.output

@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from steer.commands import app
-from steer.model.checkpoint import load_checkpoint
+from steer.model.checkpoint import load_checkpoint, save_checkpoint
+from steer.model.evaluate import answers
+from steer.recipe import Episodes
+from steer.selection import select
 from steer.shipped import checkpoint_names
+from steer.task.splits import make_splits
 from steer.version import __version__
 
 ROOT = Path(__file__).parents[1]
@@ -36,22 +39,97 @@ def test_light_commands_import_no_torch(arguments: list[str]):
     subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
 
-def test_help_lists_every_command(steer):
+COMMANDS = ["run", "reproduce", "draw", "plan", "validate", "schema", "attribute", "attend", "discover", "ask", "ls",
+            "cp", "episodes", "train", "eval"]  # fmt: skip
+
+
+def test_every_command_is_listed_and_answers(steer):
+    """The names are written down here: a command that got lost on the way would be missing from the app as well."""
     text = steer("--help").stdout
-    commands = [command.name or command.callback.__name__ for command in app.registered_commands]
-    assert len(commands) >= 15
-    assert all(f" {name} " in text for name in commands)
+    listed = [line.split()[0] for line in text.partition("Commands:")[2].splitlines() if line[:3].strip()]
+    assert sorted(word for word in listed if word in COMMANDS) == sorted(COMMANDS)
+    for name in COMMANDS:
+        assert steer(name, "--help").exit_code == 0
 
 
-def test_episodes_for_people_and_for_scripts(steer):
-    rows = json.loads(steer("episodes", "--n", 3, "--split", "validation", "--json").stdout)
-    text = steer("episodes", "--n", 3, "--split", "validation").stdout
-    assert len(rows) == 3
+@pytest.mark.parametrize(("split", "start", "seed"), [("test", 0, 0), ("test", 40, 0), ("validation", 7, 1)])
+def test_episodes_are_those_of_the_number_that_is_printed(steer, split: str, start: int, seed: int):
+    ask = ("episodes", "--n", 3, "--split", split, "--start", start, "--seed", seed)
+    rows, text = json.loads(steer(*ask, "--json").stdout), steer(*ask).stdout
+    drawn = make_splits(seed)[split]
+    assert [row["episode"] for row in rows] == [start, start + 1, start + 2]
     for row in rows:
-        assert row["prompt"] in text
-        assert row["answer"] == [
-            row["symbol_to_colour"][row["prompt"].split()[index - 1]] for index in row["relative_index_on_lhs"]
-        ]
+        episode = drawn[row["episode"]]
+        assert (row["prompt"], tuple(row["answer"])) == (str(episode), episode.answer)
+        assert f"{split} {row['episode']}: {episode}\n" in text
+        symbols = row["prompt"].split()
+        assert row["answer"] == [row["symbol_to_colour"][symbols[index - 1]] for index in row["relative_index_on_lhs"]]
+        asked = symbols[: symbols.index("|")]
+        assert row["index_in_question"] == {symbol: place for place, symbol in enumerate(asked, 1)}
+
+
+@pytest.mark.usefixtures("png_only")
+@pytest.mark.parametrize("number", [0, 5])
+def test_commands_about_one_episode_show_the_one_of_that_number(steer, tmp_path: Path, number: int):
+    episode = make_splits(0).test[number]
+    ask = ("--episode", number, "--out", tmp_path, "--json")
+    seen = json.loads(steer("attend", "--head", "dec-cross-0.1", "-c", "tiny", *ask).stdout)
+    assert seen["keys"] == [*str(episode).split(), "EOS"]
+    assert tuple(seen["expected"]) == episode.answer
+    page = json.loads(steer("attribute", "--head", "dec-cross-0.1", "-c", "tiny", "--episodes", 5, *ask).stdout)
+    assert page["pattern"]["keys"] == seen["keys"]
+    assert page["episodes"] == 5
+
+
+RECIPE = "kind: clean\ncheckpoint: tiny\nepisodes: {count: 12}\nmeasures: [{name: token-accuracy}]\nfigure: none\n"
+
+
+def test_what_run_prints_as_json_is_what_it_writes(steer, recipe_file, tmp_path: Path):
+    told = json.loads(steer("run", recipe_file(RECIPE), "--out", tmp_path, "--json").stdout)
+    written = json.loads((Path(told["folder"]) / "result.json").read_text())
+    assert {key: told[key] for key in written} == written
+    lines = (Path(told["folder"]) / "rows.csv").read_text().splitlines()
+    assert lines[0].split(",") == list(written["rows"][0])
+    assert len(lines) == 1 + len(written["rows"])
+    assert [float(line.split(",")[lines[0].split(",").index("value")]) for line in lines[1:]] == [
+        row["value"] for row in written["rows"]
+    ]
+
+
+def test_changes_on_the_command_line_reach_the_recipe(steer, recipe_file, tmp_path: Path):
+    changes = ["episodes.count=7", "episodes.split=validation", "measures.0.name=exact-match", "seed=4"]
+    told = json.loads(steer("run", recipe_file(RECIPE), *changes, "--out", tmp_path, "--json").stdout)
+    recipe = told["recipe"]
+    assert (recipe["episodes"]["count"], recipe["episodes"]["split"], recipe["seed"]) == (7, "validation", 4)
+    assert (told["episodes"], {row["measure"] for row in told["rows"]}) == (7, {"exact-match"})
+    mine = select(Episodes(count=7, split="validation"), 0)
+    right = [given == one.answer for given, one in zip(answers(load_checkpoint("tiny").model, mine), mine, strict=True)]
+    assert told["rows"][0]["value"] == pytest.approx(sum(right) / 7)
+
+
+def test_a_tables_numbers_are_the_rows(steer, recipe_file, tmp_path: Path):
+    path = recipe_file(RECIPE)
+    told = json.loads(steer("run", path, "--out", tmp_path, "--json").stdout)
+    text = steer("run", path, "--out", tmp_path).stdout
+    (row,) = [row for row in told["rows"] if row["position"] == "all"]
+    (line,) = [line for line in text.splitlines() if line.startswith("clean")]
+    assert line.split()[1:] == [
+        "token-accuracy", "answer", f"{row['value']:.1%}", f"{row['low']:.1%}", "to", f"{row['high']:.1%}",
+    ]  # fmt: skip
+    assert "already known" in text
+
+
+@pytest.mark.parametrize(
+    ("recipes", "code"), [(["good"], 0), (["bad"], 2), (["nowhere"], 2), (["good", "bad"], 1), (["good", "good2"], 0)]
+)
+def test_the_exit_code_says_how_it_went(steer, recipe_file, tmp_path: Path, recipes: list[str], code: int):
+    recipe_file(RECIPE, "good.yaml")
+    recipe_file(RECIPE.replace("12", "13"), "good2.yaml")
+    recipe_file(RECIPE.replace("clean", "claen"), "bad.yaml")
+    done = steer("run", *(tmp_path / f"{name}.yaml" for name in recipes), "--out", tmp_path / "out")
+    assert done.exit_code == code
+    assert bool(done.stderr) is bool(code)
+    assert (tmp_path / "out").exists() is any("good" in name for name in recipes)
 
 
 def test_ls_names_what_is_shipped(steer):
@@ -70,6 +148,23 @@ def test_eval_writes_result_and_picture(steer, tmp_path: Path):
     assert low <= report["exact_match"] <= high
     assert sum(row["episodes"] for row in report["groups"] if "argument" in row["group"]) == 500
     assert all((tmp_path / f"accuracy.{kind}").stat().st_size > 1_000 for kind in ("png", "pdf", "svg"))
+
+
+def test_a_checkpoint_is_asked_about_the_episodes_that_were_held_out_from_it(steer, tmp_path: Path):
+    """Its record says which seed the sets were drawn with; another seed's test episodes may be its training ones."""
+    tiny = load_checkpoint("tiny")
+    record = tiny.record.model_copy(update={"protocol": tiny.record.protocol | {"data_seed": 1}})
+    save_checkpoint(tmp_path / "other", tiny.model, record)
+    ask = ("-c", tmp_path / "other", "--split", "validation", "--out", tmp_path / "out", "--json")
+    groups = json.loads(steer("eval", *ask).stdout)["groups"]
+    told = {row["group"]: row["episodes"] for row in groups}
+    lengths = [len(episode.answer) for episode in make_splits(1).validation]
+    assert [told[f"{n} tokens"] for n in (2, 3, 4)] == [lengths.count(n) for n in (2, 3, 4)]
+    seen = json.loads(
+        steer("attend", "--head", "dec-cross-0.1", "-c", tmp_path / "other", "--out", tmp_path, "--json").stdout
+    )
+    assert seen["keys"][:-1] == str(make_splits(1).test[0]).split()
+    assert select(Episodes(count=3), 1) != select(Episodes(count=3), 0)
 
 
 def test_train_writes_a_checkpoint_that_loads(steer, tmp_path: Path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from handmade import chain, checkpoint, copier, episodes
@@ -13,11 +14,12 @@ from oracle import hooked_forward
 from steer.circuit import Circuit, Described, Edge, Estimate, write_circuit
 from steer.discover import trace as tracing
 from steer.discover.abstraction import interchange
-from steer.discover.gradients import gradient_scores
+from steer.discover.gradients import exact_effects, gradient_scores
 from steer.discover.lab import Lab, answer_likelihood
 from steer.discover.roles import Score, role_scores
 from steer.discover.search import Cast, discover
 from steer.discover.table import describe
+from steer.documents import check, read
 from steer.engine.engine import Engine
 from steer.errors import SteerError
 from steer.measure.tally import Tally
@@ -29,8 +31,10 @@ from steer.model.transformer import Transformer, initialise
 from steer.names import Node, Site
 from steer.plan import Ablated, Rebuild
 from steer.planning import shape_of
-from steer.task.attended import ATTENDED
+from steer.task.counterparts import counterpart
 from steer.task.splits import make_splits
+
+pytestmark = pytest.mark.usefixtures("png_only")
 
 
 def heads_of(circuit: Circuit) -> set[str]:
@@ -109,26 +113,25 @@ def paper_tasks(count: int) -> list:
 
 
 def test_role_scores_are_what_plain_loops_count(paper_model: Transformer):
+    """The output head's role in words: at each step, any token of the prompt that is the colour to come."""
     made = checkpoint(paper_model.requires_grad_(False))
     shown = make_splits(0).test[:6]
     engine = Engine(made)
     scores = {(str(s.head), s.role): s for s in role_scores(engine, shown, engine.parts(shown))}
-    for head, role in (
-        ("enc-self-0.3", "question-broadcast"),
-        ("dec-cross-1.2", "rhs-scanner"),
-        ("dec-cross-0.1", "output"),
-    ):
+    found = []
+    for head in (node for node in engine.shape.all_heads if node.kind == "dec-cross"):
         hits, chances = [], []
         for episode in shown:
             batch = collate([episode])
             seen = hooked_forward(paper_model, torch.from_numpy(batch.prompt), torch.from_numpy(batch.output), {})
-            node = engine.shape.one_head(head)
-            pattern = seen[Site(node, "pattern").path][0, node.head]
-            for place, right in ATTENDED[role][1](episode):
-                hits.append(int(pattern[place].argmax()) in right)
-                chances.append(len(right) / len(episode.prompt))
-        assert scores[head, role].value == pytest.approx(sum(hits) / len(hits))
-        assert scores[head, role].chance == pytest.approx(sum(chances) / len(chances))
+            pattern = seen[Site(head, "pattern").path][0, head.head]
+            for step, colour in enumerate(episode.answer):
+                hits.append(episode.prompt[int(pattern[step].argmax())] == colour)
+                chances.append(episode.prompt.count(colour) / len(episode.prompt))
+        found.append(sum(hits) / len(hits))
+        assert scores[str(head), "output"].value == pytest.approx(found[-1])
+        assert scores[str(head), "output"].chance == pytest.approx(sum(chances) / len(chances))
+    assert len(set(found)) > 3  # heads that differ
 
 
 def test_gradient_scores_are_the_slope_of_the_likelihood(paper_model: Transformer):
@@ -142,7 +145,7 @@ def test_gradient_scores_are_the_slope_of_the_likelihood(paper_model: Transforme
         ("enc.tok", "enc-self-0.2.q"),
     ):
         path = (lab.shape.expand_nodes(source)[0], lab.shape.site(port))
-        (score,) = gradient_scores(lab, [path], 1)
+        (score,), (exact,) = gradient_scores(lab, [path], 1), exact_effects(lab, [path])
         hook = path[1].path
         change = bench.rebuilt(Rebuild(path[1], "clean", ((path[0], Ablated()),)), bench.clean[hook], {})
         change = change - bench.clean[hook]
@@ -153,11 +156,19 @@ def test_gradient_scores_are_the_slope_of_the_likelihood(paper_model: Transforme
 
         slope = (likelihood(1e-4) - likelihood(-1e-4)) / 2e-4
         assert -score * len(lab.episodes) == pytest.approx(slope, rel=1e-5, abs=1e-8)
+        assert exact * len(lab.episodes) == pytest.approx(likelihood(0) - likelihood(1), rel=1e-6, abs=1e-8)
 
 
 def test_interchange_moves_the_answers_and_other_heads_do_not():
-    rows = interchange(load_checkpoint("seed1"), paper_tasks(30))
+    made, shown = load_checkpoint("seed1"), paper_tasks(30)
+    rows = interchange(made, shown)
     found = {(row["variable"], row["sites"]): row for row in rows}
+    for row in rows:  # the two ends of the scale: as it answers the counterpart, and as it answers the episode itself
+        others = [counterpart(episode, row["variable"]).answer for episode in shown]
+        asked = [counterpart(episode, row["variable"]) for episode in shown]
+        as_asked, as_it_is = (list(answers(made.model, some)) for some in (asked, shown))
+        ends = [np.mean([a == b for a, b in zip(given, others, strict=True)]) for given in (as_asked, as_it_is)]
+        assert (row["ceiling"]["value"], row["without"]["value"]) == pytest.approx(ends, abs=1e-4)
     pairing = found["index-in-question", "primitive-pairing.z"]
     assert pairing["accuracy"]["value"] > 0.8 * pairing["ceiling"]["value"]
     assert pairing["null"] < 0.2
@@ -181,10 +192,28 @@ def test_discover_says_when_there_is_no_circuit(steer, tmp_path: Path):
     assert load_checkpoint(str(folder)).circuit is not None
 
 
-def test_a_bad_checkpoint_or_option_is_answered(steer, tmp_path: Path):
+def test_a_bad_checkpoint_or_option_is_answered(steer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)  # where results would be written
     assert "did you mean seed1" in steer("discover", "-c", "sed1").output
-    assert steer("discover", "--episodes", 3).exit_code == 2
+    for bad in (("--episodes", 3), ("--threshold", 0), ("-c", "seed1", "-c", "seed1x")):
+        assert steer("discover", *bad).exit_code == 2
     assert not list(tmp_path.iterdir())
+
+
+def test_another_question_is_searched_anew(steer, tmp_path: Path):
+    made = copier()
+    save_checkpoint(tmp_path / "copier", made.model, made.record)
+
+    def ask(*more: object) -> tuple[bool, dict]:
+        done = steer("discover", "-c", tmp_path / "copier", "--out", tmp_path / "out", *more)
+        assert done.exit_code == 0, done.output
+        written = check(read(tmp_path / "out" / "discover-copier" / "circuit.yaml"), Circuit)
+        return "already known" in done.output, written.evidence["asked"]
+
+    assert ask("--episodes", 20) == (False, {"episodes": 20, "threshold": 0.1})
+    assert ask("--episodes", 20) == (True, {"episodes": 20, "threshold": 0.1})
+    assert ask("--episodes", 21) == (False, {"episodes": 21, "threshold": 0.1})
+    assert ask("--episodes", 20, "--threshold", 0.3) == (False, {"episodes": 20, "threshold": 0.3})
 
 
 def test_a_circuit_of_other_weights_is_no_circuit(tmp_path: Path):

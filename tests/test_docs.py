@@ -13,16 +13,29 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_python_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+EXAMPLES = {page: re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL) for page in PAGES}
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if EXAMPLES[page]], ids=lambda page: page.name)
+def test_python_examples_print_what_they_say(page: Path, tmp_path: Path, monkeypatch, capsys):
+    """Each prints something; where a comment beside a print tells what, it is that."""
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
-    for example in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
+    for example in EXAMPLES[page]:
         exec(compile(example, str(page), "exec"), names)
+        printed = capsys.readouterr().out
+        assert printed.strip()
+        for told in re.findall(r"^print\(.*\)  # (.*)$", example, re.MULTILINE):
+            assert told in printed.splitlines()
 
 
-def test_there_are_python_examples():
-    assert sum("```python" in page.read_text() for page in PAGES) >= 3
+def test_python_examples_are_found():
+    """What is written in a code block of Python is what the test above runs."""
+    shown = sum(page.read_text().count("import steer") + page.read_text().count("from steer") for page in PAGES)
+    run = sum(
+        example.count("import steer") + example.count("from steer") for some in EXAMPLES.values() for example in some
+    )
+    assert run == shown >= 3
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

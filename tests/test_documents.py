@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -72,8 +73,6 @@ def test_every_fault_is_reported_with_its_place():
     ],
 )
 def test_bad_files_are_answered(text: str, says: str):
-    import re
-
     assert re.search(says, "\n".join(faults(text)))
 
 
@@ -100,9 +99,18 @@ def test_a_huge_file_is_not_read(tmp_path: Path):
 
 
 def test_overrides_reach_any_value():
-    changes = ["stages.0.epochs=9", "model.dropout=0", "stages.0.lr=[0.01, 0.001]", "description=mine: a run"]
-    protocol = check(override(parse(GOOD, "f.yaml"), changes[:3]), Protocol)
-    assert (protocol.stages[0].epochs, protocol.model.dropout, protocol.stages[0].lr) == (9, 0.0, (0.01, 0.001))
+    changes = ["stages.0.epochs=9", "model.dropout=0", "stages.0.lr=[0.01, 0.001]", "description='mine: a run'"]
+    changes += ["stages.0.questions.copies=2", "stages.0.grammars.0.primitives=[3, 3]", "stages.0.epochs=8"]
+    protocol = check(override(parse(GOOD, "f.yaml"), changes), Protocol)
+    stage = protocol.stages[0]
+    assert (protocol.model.dropout, stage.lr, protocol.description) == (0.0, (0.01, 0.001), "mine: a run")
+    assert (stage.questions.copies, stage.grammars[0].primitives, stage.epochs) == (2, (3, 3), 8)  # the last one wins
+    assert (protocol.model.heads, stage.name, protocol.optimiser.weight_decay) == (4, "one", 0.01)  # as they were
+
+
+def test_an_empty_change_is_no_value():
+    stage = check(override(parse(GOOD, "f.yaml"), ["stages.0.until="]), Protocol).stages[0]
+    assert stage.until is None
 
 
 @pytest.mark.parametrize(
@@ -120,6 +128,38 @@ def test_bad_overrides_are_answered(change: str, says: str):
     with pytest.raises(ConfigError, match=says) as caught:
         check(override(parse(GOOD, "f.yaml"), [change]), Protocol)
     assert change in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "model.heads=-1", "model={heads: -1}", "model={heds: 4}", "stages=[{epochs: 0}]", "stages.0.epochs=0",
+        "stages.0.grammars=[{primitives: [4, 2]}]", "stages.0.questions.copy=1", "stages.0.epochs=true",
+        "optimizer.betas=[0.9, 0.9]", "modl.heads=3",
+    ],
+)  # fmt: skip
+def test_a_fault_of_an_override_is_placed_at_the_override(change: str):
+    """The file is right in every line: none of them may be named."""
+    with pytest.raises(ConfigError) as caught:
+        check(override(parse(GOOD, "f.yaml"), [change]), Protocol)
+    (fault,) = caught.value.faults
+    assert fault.startswith(f"{change!r}: ")
+    assert "f.yaml" not in fault
+
+
+def test_an_override_of_what_was_wrong_takes_its_place():
+    wrong = GOOD.replace("heads: 4", "heds: 4").replace("epochs: 3", "epochs: -3")
+    with pytest.raises(ConfigError) as caught:
+        check(override(parse(wrong, "f.yaml"), ["model={heds: 5}", "stages.0.epochs=7"]), Protocol)
+    (fault,) = caught.value.faults
+    assert fault.startswith("'model={heds: 5}': unknown key 'model.heds'")
+
+
+def test_other_values_keep_their_places_beside_an_override():
+    wrong = GOOD.replace("epochs: 3", "epochs: -3")
+    with pytest.raises(ConfigError) as caught:
+        check(override(parse(wrong, "f.yaml"), ["stages.0.name=two", "model.heads=0"]), Protocol)
+    assert sorted(fault.split(": ")[0] for fault in caught.value.faults) == ["'model.heads=0'", "f.yaml:6:13"]
 
 
 def test_keys_are_found_through_lists_and_dataclasses():

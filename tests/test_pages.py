@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.usefixtures("png_only")
+
 PROMPT = "B S A | A = red | B = blue | A S B = blue red"
 
 

@@ -203,12 +203,15 @@ def test_reproduce_writes_figures_claims_and_an_index(steer, cast: Path, tmp_pat
     assert [line["claim"] for line in lines] == [claim["claim"] for claim in told["claims"]]
     assert all(claim["verdict"] and unescape(page).count(claim["here"]) for claim in told["claims"])
     assert json.loads((out / "claims.json").read_text())["claims"] == told["claims"]
+    kinds = [claim["verdict"].startswith(AS) for claim in told["claims"]]
+    assert f"{len(kinds)} claims: {sum(kinds)} as in the paper" in page
     swapped = read_result(out / "swap_index")
     assert swapped.metadata["episodes"] == 12
     for name in ("fig02d_ov_alignment", "fig10_relative_index", "swap_index"):
         assert steer("draw", out / name).exit_code == 0
 
 
+@pytest.mark.usefixtures("png_only")
 def test_a_missing_role_is_told_and_stops_nothing(steer, cast: Path, tmp_path: Path):
     folder = tmp_path / "odd <name>"
     shutil.copytree(cast, folder)
@@ -229,6 +232,7 @@ def test_a_missing_role_is_told_and_stops_nothing(steer, cast: Path, tmp_path: P
     assert "<name>" not in page
 
 
+@pytest.mark.usefixtures("png_only")
 def test_an_unknown_circuit_leaves_what_needs_no_roles(steer, tmp_path: Path):
     told = json.loads(steer("reproduce", "--checkpoint", "tiny", "--episodes", 10, "--out", tmp_path, "--json").stdout)
     shown = {name for name, pictures in told["pictures"].items() if pictures}

@@ -1,0 +1,261 @@
+"""Intervals and nulls against closed forms and by coverage: what is called 95 % is 95 %.
+
+Half of a 95 % interval is 1.96 standard errors wide. A standard error comes from a formula here, never from drawing
+anew, so that the two ways share nothing. An interval of 90 % would be a sixth narrower, one of 50 % two thirds.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from handmade import copier, episodes
+from scipy import stats
+
+from steer.discover.lab import Lab
+from steer.measure.accuracy import accuracy
+from steer.measure.alignment import Alignment
+from steer.measure.intervals import wilson
+from steer.measure.representation import explained, r_squared
+from steer.measure.tally import Tally, bootstrap_weights
+from steer.model.checkpoint import load_checkpoint
+from steer.model.evaluate import answers
+from steer.task.splits import make_splits
+
+Z = stats.norm.ppf(0.975)
+NARROW = 0.08  # how far a bootstrap of a thousand draws may be off, as a share of the width
+RNG = np.random.default_rng
+
+
+def filled(values: np.ndarray, counted: np.ndarray, hits: bool = False) -> Tally:
+    tally = Tally(*values.shape, hits=hits)
+    tally.put(list(range(len(values))), values, counted)
+    return tally
+
+
+def half(row: dict) -> float:
+    return (row["high"] - row["low"]) / 2
+
+
+def standard_error(values: np.ndarray, counted: np.ndarray) -> float:
+    """Of a ratio of sums over episodes, by its linearisation: the episodes are independent, their tokens are not."""
+    sums, counts = (values * counted).sum(1), counted.sum(1)
+    return float(np.sqrt(((sums - sums.sum() / counts.sum() * counts) ** 2).sum()) / counts.sum())
+
+
+# Wilson
+
+
+@pytest.mark.parametrize(("hits", "total"), [(0, 7), (1, 9), (5, 10), (98, 100), (1_964, 2_000), (30, 30)])
+def test_wilson_is_scipys_of_95_percent(hits: int, total: int):
+    told = stats.binomtest(hits, total).proportion_ci(confidence_level=0.95, method="wilson")
+    assert wilson(hits, total) == pytest.approx((told.low, told.high), abs=1e-12)
+
+
+@pytest.mark.parametrize("total", [50, 400])
+def test_wilson_covers_95_percent(total: int):
+    """Exactly: the chance of each count of hits, summed over those whose interval holds the truth."""
+    held = []
+    for rate in np.linspace(0.05, 0.95, 91):
+        chance = stats.binom.pmf(np.arange(total + 1), total, rate)
+        inside = [low <= rate <= high for low, high in (wilson(hits, total) for hits in range(total + 1))]
+        held.append(chance[inside].sum())
+    assert np.mean(held) == pytest.approx(0.95, abs=0.005)
+
+
+# Tallies
+
+
+@pytest.mark.parametrize("hits", [False, True])
+def test_a_tallys_interval_is_that_of_its_episodes(hits: bool):
+    """Answers of one to five colours, and positions of one episode that go right or wrong together."""
+    rng = RNG(0)
+    lengths = rng.integers(1, 6, 400)
+    counted = (np.arange(5) < lengths[:, None]).astype(float)
+    ease = rng.random((400, 1)) ** 2
+    values = (rng.random((400, 5)) < ease).astype(float) if hits else rng.normal(ease * 3, 0.4, (400, 5))
+    rows = {row["position"]: row for row in filled(values, counted, hits).table(bootstrap_weights(400, 3))}
+    assert half(rows["all"]) == pytest.approx(Z * standard_error(values, counted), rel=NARROW)
+    together = rows["all"]["value"]
+    assert rows["all"]["low"] < together < rows["all"]["high"]
+    apart = counted.reshape(-1, 1)  # as if every token were an episode of its own: far too sure
+    assert half(rows["all"]) > 1.3 * Z * standard_error(values.reshape(-1, 1), apart)
+    for place in range(5):
+        mine = [place]
+        error = standard_error(values[:, mine], counted[:, mine])
+        assert half(rows[str(place + 1)]) == pytest.approx(Z * error, rel=NARROW)
+
+
+def test_positions_that_agree_count_once():
+    """Episodes all right or all wrong: as many tosses as episodes, not as tokens."""
+    right = np.repeat((np.arange(100) < 70)[:, None], 4, axis=1).astype(float)
+    rows = filled(right, np.ones((100, 4)), hits=True).table(bootstrap_weights(100, 0))
+    low, high = wilson(70, 100)
+    assert half(rows[0]) == pytest.approx((high - low) / 2, rel=NARROW)
+    for row in rows[1:]:
+        assert (row["low"], row["high"]) == wilson(70, 100)
+
+
+def test_a_position_that_few_episodes_have_is_known_less_well():
+    counted = np.ones((200, 3))
+    counted[30:, 2] = 0
+    values = np.zeros((200, 3))
+    values[:20] = 1
+    rows = filled(values, counted, hits=True).table(bootstrap_weights(200, 0))
+    assert (rows[3]["low"], rows[3]["high"]) == wilson(20, 30)
+    assert (rows[3]["counted"], rows[3]["value"]) == (30, pytest.approx(20 / 30))
+
+
+@pytest.mark.parametrize("positions", [1, 4])
+def test_what_never_fails_is_still_uncertain(positions: int):
+    for value in (0.0, 1.0):
+        rows = filled(np.full((50, positions), value), np.ones((50, positions)), hits=True).table(
+            bootstrap_weights(50, 0)
+        )
+        assert all((row["low"], row["high"]) == wilson(int(50 * value), 50) for row in rows)
+
+
+def test_values_that_are_no_hits_are_no_tosses():
+    """Half of the attention at every step is no coin that falls both ways: there is nothing uncertain in it."""
+    (row,) = filled(np.full((50, 1), 0.5), np.ones((50, 1))).table(bootstrap_weights(50, 0))
+    assert (row["low"], row["value"], row["high"]) == (0.5, 0.5, 0.5)
+
+
+def test_the_bootstrap_covers_95_percent_of_clustered_episodes():
+    rng, weights, held = RNG(5), bootstrap_weights(80, 1, draws=300), 0
+    for _ in range(600):
+        values = rng.normal(0, 1, (80, 1)) + rng.normal(0, 0.5, (80, 3))  # the truth is 0
+        row = filled(values, np.ones((80, 3))).table(weights)[0]
+        held += row["low"] <= 0 <= row["high"]
+    assert 0.92 <= held / 600 <= 0.97
+
+
+def test_every_episode_is_drawn_as_often_as_any():
+    weights = bootstrap_weights(50, 3, draws=4_000)
+    assert (weights.sum(1) == 50).all()
+    assert weights.mean(0) == pytest.approx(1, abs=0.06)
+    assert weights.var() == pytest.approx(1 - 1 / 50, abs=0.02)
+    assert (bootstrap_weights(50, 3, draws=10) != bootstrap_weights(50, 4, draws=10)).any()
+
+
+# Discovery's estimates
+
+
+@pytest.fixture(scope="module")
+def lab() -> Lab:
+    return Lab(copier(), episodes(150, (1, 1)))
+
+
+def test_discoverys_interval_is_of_95_percent(lab: Lab):
+    rng = RNG(2)
+    counted = (np.arange(5) < rng.integers(1, 6, (150, 1))).astype(float)
+    values = rng.normal(rng.random((150, 1)), 0.3, (150, 5))
+    found = lab.estimate(filled(values, counted))
+    assert found.value == pytest.approx((values * counted).sum() / counted.sum(), abs=1e-4)
+    assert (found.high - found.low) / 2 == pytest.approx(Z * standard_error(values, counted), rel=0.12)  # 400 draws
+    assert found.low < found.value < found.high
+
+
+def test_an_effect_is_drawn_with_the_episodes_it_is_held_against(lab: Lab):
+    """A difference that is the same in every episode is certain, however different the episodes are."""
+    rng = RNG(4)
+    more, every = rng.random((150, 1)), np.ones((150, 1))
+    one, other = filled(more, every), filled(more - 0.25, every)
+    found = lab.interval(lambda mean: mean(one) - mean(other))
+    assert (found.low, found.value, found.high) == pytest.approx((0.25, 0.25, 0.25), abs=1e-4)
+    share = lab.interval(lambda mean: mean(one) / mean(filled(2 * more, every)))
+    assert (share.low, share.value, share.high) == pytest.approx((0.5, 0.5, 0.5), abs=1e-4)
+
+
+def test_discoverys_estimates_are_the_tallys(lab: Lab):
+    tally = filled(RNG(6).random((150, 1)), np.ones((150, 1)))
+    (row,) = tally.table(bootstrap_weights(150, lab.seed, len(lab.weights)))
+    found = lab.estimate(tally)
+    assert (found.value, found.low, found.high) == pytest.approx((row["value"], row["low"], row["high"]), abs=1e-4)
+
+
+# R² and its null
+
+
+def test_the_null_of_r2_is_the_95th_percentile_of_noise():
+    """Of one feature of normal noise R² is Beta((groups - 1) / 2, (points - groups) / 2)."""
+    told = stats.beta.ppf(0.95, 3 / 2, (240 - 4) / 2)
+    nulls = []
+    for seed in range(4):
+        rng = RNG(seed)
+        labels = rng.integers(0, 4, 240)
+        nulls.append(explained(rng.normal(size=(240, 1)), labels, np.arange(240), seed, draws=600).null)
+    assert np.mean(nulls) == pytest.approx(told, rel=0.06)  # the 90th would be a fifth lower
+
+
+def test_of_many_noise_sets_about_5_percent_lie_above_their_null():
+    above = 0
+    for seed in range(200):
+        rng = RNG(seed)
+        found = explained(rng.normal(size=(40, 3)), rng.integers(0, 3, 40), np.arange(40), seed, draws=60)
+        above += found.r2 > found.null
+    assert 0.02 <= above / 200 <= 0.09
+
+
+def clustered(seed: int, count: int = 300) -> tuple[np.ndarray, np.ndarray]:
+    rng = RNG(seed)
+    labels = rng.integers(0, 3, count)
+    return rng.normal(size=(count, 4)) + 1.2 * np.eye(3, 4)[labels], labels
+
+
+def test_the_interval_of_r2_is_of_95_percent():
+    """Against the delete-one jackknife, which draws nothing."""
+    points, labels = clustered(0)
+    kept = [r_squared(np.delete(points, n, 0), np.delete(labels, n)) for n in range(300)]
+    error = np.sqrt(299 / 300 * ((np.array(kept) - np.mean(kept)) ** 2).sum())
+    found = explained(points, labels, np.arange(300), draws=1_000)
+    assert (found.high - found.low) / 2 == pytest.approx(Z * error, rel=0.1)
+    assert found.low < found.r2 < found.high
+
+
+def test_tokens_of_one_episode_do_not_make_r2_surer():
+    points, labels = clustered(1)
+    once = explained(points, labels, np.arange(300))
+    again = explained(np.repeat(points, 4, 0), np.repeat(labels, 4), np.repeat(np.arange(300), 4))
+    assert (again.r2, again.low, again.high) == pytest.approx((once.r2, once.low, once.high))
+    assert (once.points, again.points, once.groups) == (300, 1_200, 3)
+
+
+# OV alignment
+
+
+def test_an_alignment_is_told_by_the_middle_95_percent():
+    own, other = np.linspace(0, 1, 1_001), np.linspace(-1, 0.6, 4_001)[: 4 * 1_000].reshape(1_000, 4)
+    found = Alignment(1_001)
+    found.add(np.arange(1_000), own[:-1], other)
+    told = found.summary()
+    assert (told["own_low"], told["own_high"]) == pytest.approx((0.025, 0.975), abs=2e-3)
+    assert (told["null_low"], told["null_high"]) == pytest.approx((-0.96, 0.56), abs=2e-3)
+    assert told["above_null"] == pytest.approx(0.44, abs=3e-3)  # of own, from 0.56 on
+    _, (_, _, others), (_, _, above) = found.tallies()
+    weights = bootstrap_weights(1_001, 0, draws=50)
+    assert above.table(weights)[0]["value"] == pytest.approx(0.44, abs=3e-3)
+    assert others.table(weights)[0]["value"] == pytest.approx(other.mean())
+
+
+# Exact match by groups
+
+
+def test_an_evaluation_counts_each_group_by_hand():
+    model, shown = load_checkpoint("tiny").model, make_splits(0).validation[:80]
+    told = accuracy(model, shown)
+    right = [given == episode.answer for given, episode in zip(answers(model, shown), shown, strict=True)]
+    assert 0 < sum(right) < 80
+    groups = {"all": right}
+    for hit, episode in zip(right, shown, strict=True):
+        arity = ["bare primitives", "one argument", "two arguments"][len(episode.question.arguments)]
+        length = f"{len(episode.answer)} token" + "s" * (len(episode.answer) > 1)
+        for name in (arity, length):
+            groups.setdefault(name, []).append(hit)
+    assert {row["group"]: (row["episodes"], row["exact_match"]) for row in told["groups"]} == {
+        name: (len(hits), np.mean(hits)) for name, hits in groups.items()
+    }
+    for row in told["groups"]:
+        hits, total = round(row["exact_match"] * row["episodes"]), row["episodes"]
+        ci = stats.binomtest(hits, total).proportion_ci(method="wilson")
+        assert row["interval"] == pytest.approx((ci.low, ci.high))
+    assert told["exact_match"] == np.mean(right)
