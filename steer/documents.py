@@ -19,6 +19,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, Validat
 from pydantic_core import ErrorDetails
 
 from steer.errors import ConfigError, nearest, unknown
+from steer.files import read_text
 
 MAX_BYTES = 1_000_000
 MAX_NODES = 20_000  # of the expanded document: stops anchors that multiply
@@ -63,13 +64,7 @@ class Document:
 
 
 def read(path: Path) -> Document:
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise ConfigError(f"{path}: larger than {MAX_BYTES // 1000} kB, which no file of this kind needs")
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from error
-    return parse(text, str(path))
+    return parse(read_text(path, MAX_BYTES, ConfigError), str(path))
 
 
 def parse(text: str, name: str) -> Document:
