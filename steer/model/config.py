@@ -20,9 +20,9 @@ class ModelConfig:
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", allow_inf_nan=False)
 
-    encoder_layers: Annotated[int, Field(ge=1, le=64)] = 2
-    decoder_layers: Annotated[int, Field(ge=1, le=64)] = 2
-    heads: Annotated[int, Field(ge=1, le=256)] = 8
+    encoder_layers: Annotated[int, Field(ge=1, le=32)] = 2
+    decoder_layers: Annotated[int, Field(ge=1, le=32)] = 2
+    heads: Annotated[int, Field(ge=1, le=64)] = 8
     d_model: Annotated[int, Field(ge=2, le=4096, multiple_of=2)] = 128
     d_head: Size = 16
     d_ff: Size = 512
