@@ -7,10 +7,9 @@ from pathlib import Path
 
 from steer.circuit import Circuit, read_circuit, write_circuit
 from steer.discover.search import Tell, discover
-from steer.errors import SteerError
 from steer.figures.circuit import draw_all
 from steer.model.checkpoint import Checkpoint, load_checkpoint, read_record
-from steer.shipped import CHECKPOINTS, checkpoint_names, locate
+from steer.shipped import CHECKPOINTS, checkpoint_names, is_shipped, locate
 from steer.task.splits import make_splits
 
 CAPABLE = 0.9  # exact match: below it there is no task to find a circuit of
@@ -54,8 +53,7 @@ def find_circuit(
     if circuit.members:
         draw_all(circuit, folder)
     home = locate(name)
-    own = home.resolve().parent != CHECKPOINTS.resolve()  # shipped ones keep the circuit they came with
-    if own and loaded.circuit is None:  # or it was to be replaced by force
+    if not is_shipped(home) and loaded.circuit is None:  # shipped ones keep the circuit they came with
         write_circuit(circuit, home)  # recipes on the user's own checkpoint may now name roles
     differs = loaded.circuit is not None and loaded.circuit.roles != circuit.roles
     return Found(circuit, known, differs)
@@ -63,8 +61,5 @@ def find_circuit(
 
 def _known(folder: Path, checkpoint: Checkpoint, asked: Asked) -> Circuit | None:
     """The answer to the same question about the same weights: beside the weights, or in the results."""
-    try:
-        found = [checkpoint.circuit, read_circuit(folder, checkpoint.record.weights_sha256)]
-    except SteerError:
-        found = [checkpoint.circuit]
+    found = [checkpoint.circuit, read_circuit(folder, checkpoint.record.weights_sha256)]
     return next((circuit for circuit in found if circuit and circuit.evidence.get("asked") == vars(asked)), None)

@@ -15,9 +15,7 @@ def shape_of(checkpoint: str) -> Shape:
     """Read from the checkpoint's record and circuit alone."""
     folder = locate(checkpoint)
     record = read_record(folder)
-    sizes = record.config
-    shape = Shape(sizes.encoder_layers, sizes.decoder_layers, sizes.heads)
-    return with_roles(shape, read_circuit(folder, record.weights_sha256), folder)
+    return with_roles(record.shape, read_circuit(folder, record.weights_sha256), folder)
 
 
 def describe_plan(name: str, plan: Plan, shape: Shape) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -38,6 +37,7 @@ def ask(
     from steer.model.checkpoint import load_checkpoint
     from steer.patterns import choose_episode
     from steer.recipe import Episodes
+    from steer.results import results_folder
     from steer.selection import select
 
     loaded = load_checkpoint(checkpoint)
@@ -49,7 +49,7 @@ def ask(
         _check_swap(shown, swap, change)
     asked = ask_model(loaded, shown, change, sites or ())
     content = sha256("\n".join((str(shown), change, *asked.sites)).encode()).hexdigest()
-    folder = out or Path("results") / f"ask-{loaded.name}-{content[:8]}"
+    folder = out or results_folder("ask", checkpoint, content[:8])
     make_folder(folder)
     picture = draw_before_after(asked.before, asked.after, folder, "ask")
     told = dumps(asked.as_json() | {"picture": str(picture)}, indent=1)

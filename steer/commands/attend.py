@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -31,12 +30,13 @@ def attend(
     from steer.model.checkpoint import load_checkpoint
     from steer.patterns import attention_pattern, choose_episode
     from steer.planning import shape_of
+    from steer.results import results_folder
 
     node = shape_of(checkpoint).one_head(head)
     loaded = load_checkpoint(checkpoint)
     shown = choose_episode(loaded, episode, prompt)
     pattern = attention_pattern(loaded, node, shown)
-    folder = out or Path("results") / f"attend-{loaded.name}-{sha256(str(shown).encode()).hexdigest()[:8]}"
+    folder = out or results_folder("attend", checkpoint, sha256(str(shown).encode()).hexdigest()[:8])
     make_folder(folder)
     picture = draw_pattern(pattern, folder, str(node))
     if json:

@@ -43,6 +43,7 @@ def attribute(
     from steer.patterns import choose_episode
     from steer.planning import shape_of
     from steer.recipe import Episodes
+    from steer.results import results_folder
     from steer.selection import select
 
     nodes = shape_of(checkpoint).expand_nodes(head)
@@ -51,7 +52,7 @@ def attribute(
     loaded = load_checkpoint(checkpoint)
     example = choose_episode(loaded, episode, prompt)
     page = component_page(loaded, nodes[0], select(Episodes(count=episodes), loaded.record.data_seed))
-    _show(page, loaded, nodes[0], example, out, json)
+    _show(page, loaded, nodes[0], example, out or results_folder("attribute", checkpoint, str(nodes[0])), json)
 
 
 def _everything(checkpoint: str, episodes: int, out: Path, json: bool, quiet: bool) -> None:
@@ -63,7 +64,7 @@ def _everything(checkpoint: str, episodes: int, out: Path, json: bool, quiet: bo
     run([RECIPE, *changes], out=out, json=json, quiet=quiet)
 
 
-def _show(page: Page, loaded: Checkpoint, node: Node, example: Episode, out: Path | None, json: bool) -> None:
+def _show(page: Page, loaded: Checkpoint, node: Node, example: Episode, folder: Path, json: bool) -> None:
     from json import dumps
 
     from steer.figures.pattern import draw_pattern
@@ -71,7 +72,6 @@ def _show(page: Page, loaded: Checkpoint, node: Node, example: Episode, out: Pat
     from steer.patterns import attention_pattern
 
     told = dict(vars(page))
-    folder = out or Path("results") / f"attribute-{loaded.name}-{node}"
     make_folder(folder)
     pattern = None
     if node.is_head:

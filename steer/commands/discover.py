@@ -34,10 +34,10 @@ def discover(
     from steer.discover.table import compare, describe
     from steer.errors import SteerError
     from steer.finding import Asked, capable, find_circuit
-    from steer.shipped import locate
+    from steer.results import results_folder
 
     names = checkpoint or (capable() if everything else [DEFAULT])
-    folders = {name: (out or Path("results")) / f"discover-{locate(name).name}" for name in names}  # all there?
+    folders = {name: results_folder("discover", name, within=out or Path("results")) for name in names}  # all there?
     if len(set(folders.values())) < len(folders):
         raise SteerError("two of these checkpoints have the same name, and so the same results folder: ask one by one")
     found: dict[str, Found] = {}

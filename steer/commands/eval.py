@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -28,11 +27,12 @@ def evaluate(
     from steer.files import make_folder, write_atomically
     from steer.measure.accuracy import accuracy
     from steer.model.checkpoint import load_checkpoint
+    from steer.results import results_folder
     from steer.task.splits import make_splits
 
     check_device(device)
     loaded = load_checkpoint(checkpoint, device)
-    folder = out or Path("results") / f"eval-{loaded.name}"
+    folder = out or results_folder("eval", checkpoint)
     make_folder(folder)
     episodes = make_splits(loaded.record.data_seed)[split]
     with bar("evaluating", len(episodes), quiet, unit="episodes") as advance:

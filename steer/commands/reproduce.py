@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -29,10 +28,11 @@ def reproduce(
     from steer.files import make_folder
     from steer.model.checkpoint import load_checkpoint
     from steer.reproduce import reproduce as run_all
+    from steer.results import results_folder
 
     check_device(device)
     loaded = load_checkpoint(checkpoint, device)
-    folder = out or Path("results") / f"reproduce-{loaded.name}"
+    folder = out or results_folder("reproduce", checkpoint)
     make_folder(folder)
     with bar("reproducing", 1.0, quiet) as advance:
         found = run_all(loaded, folder, advance, episodes, force)

@@ -42,8 +42,7 @@ class Checkpoint:
 
     @cached_property
     def shape(self) -> Shape:
-        sizes = self.record.config
-        return with_roles(Shape(sizes.encoder_layers, sizes.decoder_layers, sizes.heads), self.circuit, Path(self.name))
+        return with_roles(self.record.shape, self.circuit, Path(self.name))
 
 
 def load_checkpoint(
@@ -65,6 +64,7 @@ def load_checkpoint(
     model.load_state_dict(tensors)
     model.requires_grad_(False)
     known = read_circuit(folder, record.weights_sha256) if circuit else None
+    with_roles(record.shape, known, folder)  # a head that is not there is named now
     return Checkpoint(model.to(device=device, dtype=dtype), record, folder.resolve().name, known)
 
 

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from steer.errors import CheckpointError
 from steer.files import read_text
 from steer.model.config import ModelConfig
+from steer.names import Shape
 from steer.shipped import RECORD
 from steer.task.vocabulary import TOKENS
 from steer.version import __version__
@@ -35,6 +36,10 @@ class Record(BaseModel):
     accuracy: dict[str, Any] | None = None  # exact match on the held-out episodes
     weights_sha256: Annotated[str, Field(pattern="^([0-9a-f]{64})?$")] = ""
     version: str = __version__
+
+    @property
+    def shape(self) -> Shape:
+        return Shape(self.config.encoder_layers, self.config.decoder_layers, self.config.heads)
 
     @property
     def data_seed(self) -> int:
