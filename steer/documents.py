@@ -208,10 +208,7 @@ def _strange(data: Any, loc: Loc) -> Iterator[tuple[Loc, str]]:
         if signs:
             yield loc, f"holds {', '.join(map(ascii, signs[:5]))}, which cannot be shown"
     elif isinstance(data, int) and abs(data) >= MAX_NUMBER:
-        yield (
-            loc,
-            f"a whole number of {data.bit_length() // 3.32 + 1:,.0f} digits or so is larger than any that is used",
-        )
+        yield loc, "a whole number so large is used nowhere"
 
 
 def _cut(value: object) -> str:

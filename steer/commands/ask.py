@@ -32,6 +32,7 @@ def ask(
     from json import dumps
 
     from steer.asking import ask as ask_model
+    from steer.commands.pictures import draw_or_warn
     from steer.figures.pattern import draw_before_after
     from steer.files import make_folder, write_atomically
     from steer.model.checkpoint import load_checkpoint
@@ -51,13 +52,13 @@ def ask(
     content = sha256("\n".join((str(shown), change, *asked.sites)).encode()).hexdigest()
     folder = out or results_folder("ask", checkpoint, content[:8])
     make_folder(folder)
-    picture = draw_before_after(asked.before, asked.after, folder, "ask")
-    told = dumps(asked.as_json() | {"picture": str(picture)}, indent=1)
+    told = dumps(asked.as_json() | {"picture": str(folder / "ask.png")}, indent=1)
     write_atomically(folder / "ask.json", told + "\n")
+    picture = draw_or_warn(lambda: draw_before_after(asked.before, asked.after, folder, "ask"), "ask")
     if json:
         typer.echo(told)
         return
-    typer.echo(f"{asked.text()}\n\npicture: {picture}")
+    typer.echo(asked.text() + (f"\n\npicture: {picture}" if picture else ""))
 
 
 def _check_swap(shown: Episode, swap: tuple[str, str], change: Variable) -> None:

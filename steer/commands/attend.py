@@ -25,6 +25,7 @@ def attend(
     from hashlib import sha256
     from json import dumps
 
+    from steer.commands.pictures import draw_or_warn
     from steer.figures.pattern import draw_pattern
     from steer.files import make_folder
     from steer.model.checkpoint import load_checkpoint
@@ -38,9 +39,8 @@ def attend(
     pattern = attention_pattern(loaded, node, shown)
     folder = out or results_folder("attend", checkpoint, sha256(str(shown).encode()).hexdigest()[:8])
     make_folder(folder)
-    picture = draw_pattern(pattern, folder, str(node))
+    picture = draw_or_warn(lambda: draw_pattern(pattern, folder, str(node)), str(node))
     if json:
-        typer.echo(dumps(pattern.as_json() | {"picture": str(picture)}, indent=1))
+        typer.echo(dumps(pattern.as_json() | {"picture": picture and str(picture)}, indent=1))
         return
-    typer.echo(pattern.text())
-    typer.echo(f"\npicture: {picture}")
+    typer.echo(pattern.text() + (f"\n\npicture: {picture}" if picture else ""))

@@ -67,6 +67,7 @@ def _everything(checkpoint: str, episodes: int, out: Path, json: bool, quiet: bo
 def _show(page: Page, loaded: Checkpoint, node: Node, example: Episode, folder: Path, json: bool) -> None:
     from json import dumps
 
+    from steer.commands.pictures import draw_or_warn
     from steer.figures.pattern import draw_pattern
     from steer.files import make_folder, write_atomically
     from steer.patterns import attention_pattern
@@ -76,14 +77,15 @@ def _show(page: Page, loaded: Checkpoint, node: Node, example: Episode, folder: 
     pattern = None
     if node.is_head:
         pattern = attention_pattern(loaded, node, example)
-        told |= {"pattern": pattern.as_json(), "picture": str(draw_pattern(pattern, folder))}
+        told |= {"pattern": pattern.as_json(), "picture": str(folder / "pattern.png")}
     write_atomically(folder / "page.json", dumps(told, indent=1) + "\n")
+    picture = None if pattern is None else draw_or_warn(lambda: draw_pattern(pattern, folder), "pattern")
     if json:
         typer.echo(dumps(told, indent=1))
         return
     typer.echo(_text(page))
     if pattern is not None:
-        typer.echo(f"\n{pattern.text()}\n\npicture: {told['picture']}")
+        typer.echo(f"\n{pattern.text()}" + (f"\n\npicture: {picture}" if picture else ""))
 
 
 def _text(page: Page) -> str:

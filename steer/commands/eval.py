@@ -22,6 +22,7 @@ def evaluate(
     """Exact match under greedy decoding, by output length and number of arguments, with 95 % intervals."""
     from json import dumps
 
+    from steer.commands.pictures import draw_or_warn
     from steer.commands.progress import bar
     from steer.devices import check_device
     from steer.files import make_folder, write_atomically
@@ -42,12 +43,11 @@ def evaluate(
 
     from steer.figures.accuracy import draw_accuracy
 
-    picture = draw_accuracy(report, folder)
+    picture = draw_or_warn(lambda: draw_accuracy(report, folder), "accuracy")
     if json:
         typer.echo(dumps(report, indent=1))
         return
-    typer.echo(_table(report))
-    typer.echo(f"\npicture: {picture}")
+    typer.echo(_table(report) + (f"\n\npicture: {picture}" if picture else ""))
 
 
 def _table(report: dict[str, Any]) -> str:
