@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import torch
-from nnsight import NNsight
 from torch import Tensor
 
+from steer.engine.mounting import NNsight
 from steer.measure.attention import attention_accuracy
 from steer.model.batch import collate
 from steer.model.checkpoint import Checkpoint

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from steer.documents import Strict, check, read
 from steer.errors import CheckpointError, SteerError
-from steer.files import write_atomically
+from steer.files import is_there, write_atomically
 from steer.names import Role, Shape
 
 CIRCUIT = "circuit.yaml"
@@ -86,7 +86,7 @@ class Circuit(Strict):
 def read_circuit(folder: Path, sha256: str) -> Circuit | None:
     """The circuit that lies beside these weights; None if there is none, or one of other weights (trained on since)."""
     path = folder / CIRCUIT
-    if not path.is_file():
+    if not is_there(path):
         return None
     circuit = check(read(path), Circuit)
     return circuit if circuit.checkpoint.sha256 == sha256 else None

@@ -7,10 +7,9 @@ with file, line and column, what was found, and the nearest valid name.
 
 from __future__ import annotations
 
-import types
-import typing
+import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,11 +18,14 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, Validat
 from pydantic_core import ErrorDetails
 
 from steer.errors import ConfigError, nearest, unknown
+from steer.files import read_text
+from steer.keys import Key, Loc, keys_at
 
 MAX_BYTES = 1_000_000
 MAX_NODES = 20_000  # of the expanded document: stops anchors that multiply
-Key = str | int
-Loc = tuple[Key, ...]
+MAX_DEPTH = 30
+SHOWN = 60  # letters of a value that are told in a message
+MAX_NUMBER = 2**63  # no whole number of ours is larger
 
 
 class Strict(BaseModel):
@@ -63,13 +65,7 @@ class Document:
 
 
 def read(path: Path) -> Document:
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise ConfigError(f"{path}: larger than {MAX_BYTES // 1000} kB, which no file of this kind needs")
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from error
-    return parse(text, str(path))
+    return parse(read_text(path, MAX_BYTES, ConfigError), str(path))
 
 
 def parse(text: str, name: str) -> Document:
@@ -79,7 +75,7 @@ def parse(text: str, name: str) -> Document:
         document = Document(name, None)
         reader = _Reader(loader, document)
         document.data = reader.value(root, ()) if root is not None else {}
-    except (yaml.YAMLError, RecursionError, ValueError) as error:  # ValueError: a date or number that is none
+    except (yaml.YAMLError, RecursionError) as error:
         raise ConfigError(_syntax_fault(error, name)) from error
     if reader.faults:
         raise ConfigError(*reader.faults)
@@ -98,12 +94,18 @@ class _Reader:
         self.nodes += 1
         if self.nodes > MAX_NODES:
             raise ConfigError(f"{self.document.name}: expands to more than {MAX_NODES} values (anchors that multiply?)")
+        if len(loc) > MAX_DEPTH:
+            raise ConfigError(f"{self.at(node)}: nested too deeply (an anchor that holds itself?)")
         self.document.places[loc] = self.at(node)
         if isinstance(node, yaml.MappingNode):
             return self.mapping(node, loc)
         if isinstance(node, yaml.SequenceNode):
             return [self.value(child, (*loc, index)) for index, child in enumerate(node.value)]
-        return self.loader.construct_object(node)
+        try:
+            return self.loader.construct_object(node)
+        except ValueError:  # a date that is none, or more digits than Python reads
+            self.faults.append(f"{self.at(node)}: not valid YAML: {_cut(node.value)} is no date or number")
+            return None
 
     def mapping(self, node: yaml.MappingNode, loc: Loc) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -126,6 +128,8 @@ def _syntax_fault(error: Exception, name: str) -> str:
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         mark = error.problem_mark
         return f"{name}:{mark.line + 1}:{mark.column + 1}: not valid YAML: {error.problem}"
+    if isinstance(error, RecursionError):
+        return f"{name}: nested too deeply"
     return f"{name}: not valid YAML: {str(error).splitlines()[0]}"
 
 
@@ -185,6 +189,8 @@ def check(document: Document, schema: type[M]) -> M:
 
 def check_as(document: Document, adapter: TypeAdapter[T], schema: Any) -> T:
     """The same for a schema that is not a class, such as a union."""
+    if strange := list(_strange(document.data, ())):
+        raise ConfigError(*(f"{document.place(loc)}: {'.'.join(map(str, loc))}: {text}" for loc, text in strange))
     try:
         made = adapter.validate_python(document.data)
     except ValidationError as error:
@@ -197,6 +203,24 @@ def check_as(document: Document, adapter: TypeAdapter[T], schema: Any) -> T:
             )
         )
     return made
+
+
+def _strange(data: Any, loc: Loc) -> Iterator[tuple[Loc, str]]:
+    """Values that no schema asks about and that no file or picture can show: each with what is wrong with it."""
+    if isinstance(data, dict | list):
+        for key, value in data.items() if isinstance(data, dict) else enumerate(data):
+            yield from _strange(value, (*loc, key))
+    elif isinstance(data, str):
+        signs = sorted({sign for sign in data if unicodedata.category(sign) in ("Cc", "Cs") and sign not in "\n\t"})
+        if signs:
+            yield loc, f"holds {', '.join(map(ascii, signs[:5]))}, which cannot be shown"
+    elif isinstance(data, int) and abs(data) >= MAX_NUMBER:
+        yield loc, "a whole number so large is used nowhere"
+
+
+def _cut(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
 def _taken_for_numbers(data: Any, made: Any, loc: Loc) -> Iterator[tuple[Loc, bool]]:
@@ -223,7 +247,9 @@ def _fault(document: Document, schema: Any, detail: ErrorDetails) -> str:
         return _tag_fault(document, loc, detail)
     message = detail["msg"].removeprefix("Value error, ").replace("tuple", "list")
     message = message.replace("a valid dictionary or object to extract fields from", "keys with values")
-    found = "" if detail["type"] == "missing" or isinstance(detail["input"], dict) else f" (found {detail['input']!r})"
+    found = (
+        "" if detail["type"] == "missing" or isinstance(detail["input"], dict) else f" (found {_cut(detail['input'])})"
+    )
     return f"{place}: {where or 'file'}: {message[:1].lower()}{message[1:]}{found}"
 
 
@@ -253,44 +279,3 @@ def _path(data: Any, loc: Loc) -> Loc:
 def _allowed(given: str, names: list[str]) -> str:
     close = nearest(given, names)
     return f"did you mean {' or '.join(map(repr, close))}?" if close else f"allowed: {', '.join(names)}"
-
-
-def keys_at(schema: Any, loc: Loc) -> list[str]:
-    """The keys that a schema allows at a place, looking through lists, options and unions."""
-    kinds = _plain(schema)
-    for key in loc:
-        chosen = [kind for kind in kinds if key in _tags(kind)]
-        kinds = chosen or [inner for kind in kinds for inner in _inside(kind, key)]
-    return list(dict.fromkeys(name for kind in kinds for name in _fields(kind)))
-
-
-def _tags(kind: Any) -> tuple[Any, ...]:
-    """The words by which a union knows this member: what its `kind` or `name` may be."""
-    known = _fields(kind)
-    return tuple(tag for key in ("kind", "name") if key in known for tag in typing.get_args(known[key]))
-
-
-def _plain(kind: Any) -> list[Any]:
-    """The classes that an annotation stands for."""
-    origin = typing.get_origin(kind)
-    if origin is typing.Annotated:
-        return _plain(typing.get_args(kind)[0])
-    if origin in (typing.Union, types.UnionType):
-        return [inner for option in typing.get_args(kind) for inner in _plain(option)]
-    return [kind]
-
-
-def _fields(kind: Any) -> dict[str, Any]:
-    if isinstance(kind, type) and issubclass(kind, BaseModel):
-        return {name: info.annotation for name, info in kind.model_fields.items()}
-    if is_dataclass(kind):
-        hints = typing.get_type_hints(kind)
-        return {f.name: hints[f.name] for f in fields(kind)}
-    return {}
-
-
-def _inside(kind: Any, key: Key) -> list[Any]:
-    if typing.get_origin(kind) in (list, tuple):
-        return [inner for option in typing.get_args(kind) if option is not ... for inner in _plain(option)]
-    known = _fields(kind)
-    return _plain(known[str(key)]) if key in known else [kind]

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from steer.circuit import Circuit, read_circuit, write_circuit
 from steer.discover.search import Tell, discover
-from steer.errors import SteerError
 from steer.figures.circuit import draw_all
+from steer.figures.draw import attempt
 from steer.model.checkpoint import Checkpoint, load_checkpoint, read_record
-from steer.shipped import CHECKPOINTS, checkpoint_names, locate
+from steer.shipped import CHECKPOINTS, checkpoint_names, is_shipped, locate
 from steer.task.splits import make_splits
 
 CAPABLE = 0.9  # exact match: below it there is no task to find a circuit of
@@ -29,6 +29,7 @@ class Found:
     circuit: Circuit
     known: bool  # the same question was asked before
     differs: bool  # the circuit beside the weights, which recipes go by, has other roles
+    undrawn: str  # why its pictures failed, if they did
 
 
 def capable() -> list[str]:
@@ -51,20 +52,15 @@ def find_circuit(
         circuit = discover(bare, splits["validation"], splits["test"], asked.episodes, asked.threshold, tell)
         circuit = circuit.model_copy(update={"evidence": {"asked": vars(asked)} | circuit.evidence})
     write_circuit(circuit, folder)
-    if circuit.members:
-        draw_all(circuit, folder)
+    _, undrawn = attempt(lambda: draw_all(circuit, folder), "circuit") if circuit.members else (None, "")
     home = locate(name)
-    own = home.resolve().parent != CHECKPOINTS.resolve()  # shipped ones keep the circuit they came with
-    if own and loaded.circuit is None:  # or it was to be replaced by force
+    if not is_shipped(home) and loaded.circuit is None:  # shipped ones keep the circuit they came with
         write_circuit(circuit, home)  # recipes on the user's own checkpoint may now name roles
     differs = loaded.circuit is not None and loaded.circuit.roles != circuit.roles
-    return Found(circuit, known, differs)
+    return Found(circuit, known, differs, undrawn)
 
 
 def _known(folder: Path, checkpoint: Checkpoint, asked: Asked) -> Circuit | None:
     """The answer to the same question about the same weights: beside the weights, or in the results."""
-    try:
-        found = [checkpoint.circuit, read_circuit(folder, checkpoint.record.weights_sha256)]
-    except SteerError:
-        found = [checkpoint.circuit]
+    found = [checkpoint.circuit, read_circuit(folder, checkpoint.record.weights_sha256)]
     return next((circuit for circuit in found if circuit and circuit.evidence.get("asked") == vars(asked)), None)

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from steer.circuit import read_circuit, with_roles
-from steer.errors import CheckpointError
+from steer.model.record import read_record
 from steer.names import Shape, Site
 from steer.plan import Plan, Run, stop_after
-from steer.shipped import RECORD, locate
+from steer.shipped import locate
 
 
 def shape_of(checkpoint: str) -> Shape:
     """Read from the checkpoint's record and circuit alone."""
     folder = locate(checkpoint)
-    path = folder / RECORD
-    try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-        config, sha256 = told["config"], str(told["weights_sha256"])
-        shape = Shape(int(config["encoder_layers"]), int(config["decoder_layers"]), int(config["heads"]))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(f"{path}: cannot be read ({error})") from error
-    return with_roles(shape, read_circuit(folder, sha256), folder)
+    record = read_record(folder)
+    return with_roles(record.shape, read_circuit(folder, record.weights_sha256), folder)
 
 
 def describe_plan(name: str, plan: Plan, shape: Shape) -> dict[str, Any]:

@@ -148,7 +148,7 @@ class Common(Strict):
         Field(description="edit only these places of the sequence, counted from 1 (default: all of them)"),
     ] = ()
     measures: Annotated[tuple[Measure, ...], AT_LEAST_ONE]
-    # Not `save`: nnsight gives every object an attribute of that name, which pydantic would take for a default.
+    # Not `save`: whoever imported nnsight first has an attribute of that name on every object, a default to pydantic.
     tensors: Annotated[Names, Field(description="sites whose values are written to tensors.safetensors")] = ()
     seed: Annotated[int, Field(ge=0, description="of resampling and of the intervals")] = 0
     figure: Figures = ("bars",)

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steer.errors import SteerError
-from steer.files import write_atomically
+from steer.files import is_there, read_text, write_atomically
+from steer.model.record import read_record
+from steer.shipped import is_shipped, locate
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 NO_SHARES = ("logit-attribution", "ov-alignment", "r-squared")  # measures that are no percentages
 RESULT, ROWS, TENSORS = "result.json", "rows.csv", "tensors.safetensors"
+MAX_BYTES = 200_000_000
 
 
 @dataclass
@@ -39,6 +42,21 @@ class Result:
         import pandas as pd
 
         return pd.DataFrame(self.rows)
+
+    def save(self, folder: Path | str) -> Path:
+        """Write it as `steer run` does, but for the figures (`steer draw` makes them); gives the folder."""
+        write_result(self, Path(folder))
+        return Path(folder)
+
+
+def results_folder(verb: str, checkpoint: str, *more: str, within: Path = Path("results")) -> Path:
+    """Where a command writes when it is not told: `results/eval-seed1`, or `results/eval-mine-0123abcd`.
+
+    Two folders of one name may hold different weights, so what is not shipped also goes by the weights' hash.
+    """
+    folder = locate(checkpoint)
+    own = () if is_shipped(folder) else (read_record(folder).weights_sha256[:8],)
+    return within / "-".join((verb, folder.resolve().name, *own, *more))
 
 
 def content_hash(recipe: dict[str, Any], checkpoint_sha256: str, version: str, settings: dict[str, Any]) -> str:
@@ -68,11 +86,15 @@ def _compact(details: dict[str, list[dict[str, Any]]]) -> str:
 def read_result(folder: Path | str) -> Result:
     folder = Path(folder)
     path = folder / RESULT if folder.is_dir() else folder
+    if not is_there(path):
+        raise SteerError(f"{folder}: holds no {RESULT}" if folder.is_dir() else f"there is no file or folder {folder}")
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
+        told = json.loads(read_text(path, MAX_BYTES))
         rows, details = told.pop("rows"), told.pop("details", {})
-    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
-        raise SteerError(f"{path}: is not a result that can be read ({error})") from error
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
+        raise SteerError(f"{path}: is not a result of `steer run`") from error
+    if not (isinstance(rows, list) and isinstance(details, dict) and all(isinstance(row, dict) for row in rows)):
+        raise SteerError(f"{path}: is not a result of `steer run`")
     return Result(told, rows, details=details, folder=path.parent)
 
 

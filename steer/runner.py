@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from multiprocessing import get_context
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steer.errors import ConfigError, SteerError
-from steer.files import is_there
+from steer.files import check_folder, is_there
 from steer.library import Loaded, gather, load_recipe
 from steer.plan import ENDS
 from steer.results import NO_SHARES, Result, known, write_result
+from steer.workers import TRIES, in_processes
 
 if TYPE_CHECKING:
     from steer.engine.engine import Engine
@@ -42,13 +42,15 @@ class Outcome:
     result: Result | None = None
     pictures: list[Path] = field(default_factory=list)
     unchanged: bool = False
-    faults: tuple[str, ...] = field(default=())
+    faults: tuple[str, ...] = ()
+    undrawn: tuple[str, ...] = ()  # pictures that failed, and why; the numbers are there
 
     def as_json(self) -> dict[str, Any]:
         if self.result is None:
             return {"name": self.name, "errors": list(self.faults)}
         pictures = [str(path) for path in self.pictures]
         files = {"folder": str(self.result.folder), "picture": pictures[0] if pictures else None, "pictures": pictures}
+        files |= {"undrawn": list(self.undrawn)} if self.undrawn else {}
         found = {"unchanged": self.unchanged, "rows": self.result.rows, "details": self.result.details}
         return {**self.result.metadata, **files, **found}
 
@@ -93,18 +95,45 @@ def run_batch(names: Sequence[str], job: Job, jobs: int, advance: Advance) -> li
 
 
 def run_paths(paths: Sequence[Path], job: Job, jobs: int, advance: Advance) -> list[Outcome]:
-    if jobs == 1 or len(paths) == 1:
-        return [
-            run_one(path, job, lambda done, n=n, path=path: advance((n + done) / len(paths), path.stem))  # type: ignore[misc]
-            for n, path in enumerate(paths)
-        ]
-    outcomes: list[Outcome] = []
-    # Fresh processes: a fork of one whose torch has threads running can hang.
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        for outcome in pool.map(run_one, paths, [job] * len(paths)):
-            outcomes.append(outcome)
-            advance(len(outcomes) / len(paths), outcome.name)
-    return outcomes
+    check_folder(job.out)
+    found: dict[Path, Outcome] = {}
+    try:
+        for path, outcome in (
+            _one_by_one(paths, job, advance) if 1 in (jobs, len(paths)) else _side_by_side(paths, job, jobs)
+        ):
+            found[path] = outcome
+            advance(len(found) / len(paths), path.stem)
+    except KeyboardInterrupt as error:
+        raise interrupted(len(found), len(paths)) from error
+    return [found[path] for path in paths]
+
+
+def interrupted(done: int, total: int) -> KeyboardInterrupt:
+    """An interrupt that says what is kept, if anything is."""
+    return KeyboardInterrupt(*[f"{done} of {total} results were finished and are kept"] * (done > 0))
+
+
+def _one_by_one(paths: Sequence[Path], job: Job, advance: Advance) -> Iterator[tuple[Path, Outcome]]:
+    for number, path in enumerate(paths):
+
+        def tell(done: float, number: int = number, path: Path = path) -> None:
+            advance((number + done) / len(paths), path.stem)
+
+        yield path, run_one(path, job, tell)
+
+
+def _side_by_side(paths: Sequence[Path], job: Job, jobs: int) -> Iterator[tuple[Path, Outcome]]:
+    for path, outcome in in_processes(partial(run_and_send, job=job), paths, jobs):
+        lost = f"{path}: the process that ran it was ended from outside, {TRIES} times over (is memory short?)"
+        yield path, outcome or Outcome(path.stem, faults=(lost,))
+
+
+def run_and_send(path: Path, job: Job) -> Outcome:
+    """An outcome fit for the way between processes: tensors are on disk."""
+    outcome = run_one(path, job)
+    if outcome.result is not None:
+        outcome.result.tensors = {}
+    return outcome
 
 
 def run_one(path: Path, job: Job, tell: Callable[[float], None] = lambda done: None) -> Outcome:
@@ -140,7 +169,7 @@ def run_loaded(
 ) -> Outcome:  # fmt: skip
     """Run a recipe unless the folder holds its result already; draw its figures and write everything."""
     from steer import experiment
-    from steer.figures.draw import draw_result, drawn_before
+    from steer.figures.draw import are_drawn, draw_each, pictures
 
     content = experiment.experiment_hash(loaded.recipe, checkpoint)
     result = None if force else known(folder, content)
@@ -148,11 +177,13 @@ def run_loaded(
     asked = loaded.recipe.model_dump(mode="json")
     if result is None:
         result = experiment.run_experiment(loaded, checkpoint, tell, engine)
-    elif result.metadata["recipe"] == asked and (folder / "figure.png").is_file():
-        return Outcome(loaded.name, result, drawn_before(folder), unchanged)
-    result.metadata["recipe"] = asked  # the numbers are known; words and figure may have changed
-    write_result(result, folder)
-    return Outcome(loaded.name, result, draw_result(result, folder), unchanged)
+    if not unchanged or result.metadata["recipe"] != asked:
+        result.metadata["recipe"] = asked  # the numbers may be known; words and figure may have changed
+        write_result(result, folder)
+    elif are_drawn(result, folder):
+        return Outcome(loaded.name, result, pictures(result, folder), unchanged)
+    drawn, undrawn = draw_each(result, folder)
+    return Outcome(loaded.name, result, drawn, unchanged, undrawn=undrawn)
 
 
 def _edited(told: dict[str, Any]) -> str:

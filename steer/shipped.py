@@ -23,6 +23,10 @@ def checkpoint_names() -> list[str]:
     return [path.parent.name for path in checkpoint_records()]
 
 
+def is_shipped(folder: Path) -> bool:
+    return folder.resolve().parent == CHECKPOINTS.resolve()
+
+
 def preset_files() -> list[Path]:
     return sorted(PRESETS.glob("*.yaml"))
 

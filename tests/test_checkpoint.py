@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,11 @@ import torch
 from conftest import TINY
 from safetensors.torch import load_file, save_file
 
-from steer.errors import CheckpointError
+from steer.circuit import CIRCUIT
+from steer.errors import CheckpointError, SteerError
 from steer.model.checkpoint import WEIGHTS, Record, load_checkpoint, save_checkpoint
 from steer.model.transformer import Transformer, initialise
+from steer.planning import shape_of
 from steer.shipped import RECORD, checkpoint_names
 from steer.task.vocabulary import TOKENS
 
@@ -69,8 +72,12 @@ def test_all_wrong_tensors_are_named_at_once(folder: Path):
 
 
 def test_not_a_number_is_refused(folder: Path):
-    change_tensors(folder, lambda tensors: tensors["ln_enc.bias"].fill_(torch.nan))
-    with pytest.raises(CheckpointError, match=r"ln_enc\.bias holds NaN"):
+    def change(tensors: dict[str, torch.Tensor]) -> None:
+        tensors["ln_enc.bias"][3] = torch.nan
+        tensors["unembed.weight"][0, 0] = -torch.inf
+
+    change_tensors(folder, change)
+    with pytest.raises(CheckpointError, match=r"NaN or infinity in ln_enc\.bias, unembed\.weight$"):
         load_checkpoint(str(folder))
 
 
@@ -97,18 +104,100 @@ def test_a_truncated_file_is_refused(folder: Path, size: int):
         ({"vocabulary": [*TOKENS[:-1], "Z"]}, "another vocabulary"),
         ({"more": 1}, "more"),
         ({"seed": "x"}, "seed"),
+        ({"seed": float("inf")}, "seed"),
+        ({"config": {"encoder_layers": 10**9}}, r"config\.encoder_layers"),
+        ({"config": {"max_length": 10**9}}, r"config\.max_length"),
+        ({"config": {"heads": 64, "d_head": 4096, "d_model": 4096}}, "weights; at most 500,000,000"),
+        ({"config": {"position_scale": 1e300}}, r"config\.position_scale"),
+        ({"config": {"dropout": float("inf")}}, r"config\.dropout"),
+        ({"config": [[[]]]}, "config"),
+        ({"weights_sha256": "../../elsewhere"}, "weights_sha256"),
+        ({"vocabulary": ["x" * 10_000]}, "another vocabulary"),
     ],
 )
 def test_a_wrong_record_is_refused(folder: Path, changes: dict, says: str):
     edit(folder, **changes)
+    with pytest.raises(CheckpointError, match=says) as caught:
+        load_checkpoint(str(folder))
+    assert len(str(caught.value)) < 2_000
+    if says != "wrong tensors":  # a recipe is checked by the record alone, as strictly
+        with pytest.raises(CheckpointError, match=says):
+            shape_of(str(folder))
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[" * 100_000, '{"seed": ' + "9" * 5_000 + "}", "\0", "null", '{"config": ' * 5_000], ids=range(6)
+)
+def test_a_broken_record_is_refused(folder: Path, text: str):
+    (folder / RECORD).write_text(text)
+    for read in (load_checkpoint, shape_of):
+        with pytest.raises(CheckpointError, match=RECORD):
+            read(str(folder))
+
+
+SPECIAL = {"pipe": os.mkfifo, "folder": Path.mkdir, "zeros": lambda path: path.symlink_to("/dev/zero")}
+
+
+@pytest.mark.parametrize("file", [WEIGHTS, RECORD, CIRCUIT])
+@pytest.mark.parametrize("make", SPECIAL.values(), ids=SPECIAL)
+def test_only_regular_files_are_read(folder: Path, file: str, make):
+    (folder / file).unlink(missing_ok=True)
+    make(folder / file)
+    with pytest.raises(SteerError, match=r"regular file|holds no"):
+        load_checkpoint(str(folder))
+
+
+def with_header(folder: Path, change) -> None:
+    """The weights with another header over the same values."""
+    data = (folder / WEIGHTS).read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    header = change(data[8 : 8 + length])
+    (folder / WEIGHTS).write_bytes(len(header).to_bytes(8, "little") + header + data[8 + length :])
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda header: header.replace(b"F32", b"F4X"), r"is F4X\[.*expected float32"),
+        (lambda header: header.replace(b"[20,16]", b"[20,16000000000]"), r"float32\[20, 16000000000\], expected"),
+        (lambda header: header.replace(b"[20,16]", b"[1e999,16]"), "header"),
+        (lambda header: header.replace(b"[20,16]", b'"x"'), "header"),
+        (lambda header: b"[" * 100_000, "header"),
+        (lambda header: b"null", "header"),
+        (lambda header: header.replace(b'"data_offsets":[0,', b'"data_offsets":[9,', 1), "cannot be read as safetens"),
+    ],
+    ids=range(7),
+)
+def test_a_strange_header_is_refused(folder: Path, change, says: str):
+    with_header(folder, change)
     with pytest.raises(CheckpointError, match=says):
         load_checkpoint(str(folder))
 
 
-def test_a_broken_record_is_refused(folder: Path):
-    (folder / RECORD).write_text("{")
-    with pytest.raises(CheckpointError, match="JSON"):
+def test_lengths_that_do_not_fit_are_refused_before_anything_is_read(folder: Path):
+    with (folder / WEIGHTS).open("r+b") as file:
+        file.truncate(2**40)  # a sparse file: to read it would end the process
+    with pytest.raises(CheckpointError, match="1,099,511,627,776 bytes, its header says"):
         load_checkpoint(str(folder))
+    (folder / WEIGHTS).write_bytes(b"\xff" * 8)  # a header of 2^64 bytes
+    with pytest.raises(CheckpointError, match="header"):
+        load_checkpoint(str(folder))
+
+
+def test_a_model_is_built_only_for_weights_that_fit(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    """Sizes within the bounds, of some gigabytes: the header is compared first."""
+    edit(folder, config=vars(TINY) | {"d_model": 4096, "heads": 60, "d_head": 128})
+    built = []
+
+    class Counted(Transformer):
+        def __init__(self, config) -> None:
+            super().__init__(config)
+            built.extend(tensor.device.type for tensor in self.state_dict().values())
+
+    monkeypatch.setattr("steer.model.checkpoint.Transformer", Counted)
+    with pytest.raises(CheckpointError, match="wrong tensors"):
+        load_checkpoint(str(folder))
+    assert set(built) == {"meta"}
 
 
 def test_an_unknown_name_is_answered_with_the_nearest(folder: Path):

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from steer.documents import MAX_BYTES, check, keys_at, override, parse, read
+from steer.documents import MAX_BYTES, check, override, parse, read
 from steer.errors import ConfigError
+from steer.keys import keys_at
 from steer.shipped import preset_files
 from steer.training.protocol import Protocol
 
@@ -82,8 +83,39 @@ def test_an_anchor_bomb_is_stopped():
     assert "anchors that multiply" in faults("\n".join(lines))[0]
 
 
-def test_an_anchor_that_holds_itself_is_stopped():
-    assert faults("a: &a [*a]")
+@pytest.mark.parametrize("text", ["a: &a [*a]", "a: &a {b: *a}", "[" * 50 + "]" * 50, "[" * 100_000, "{a: " * 5_000])
+def test_what_is_nested_without_end_is_stopped(text: str):
+    (fault,) = faults(text)
+    assert fault.startswith("f.yaml:")
+    assert "nested too deeply" in fault
+    assert "recursion" not in fault
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('description: "a\\0b"', r"f.yaml:1:14: description: holds '\\x00'"),
+        ('description: "\\ud800 \\e"', r"f.yaml:1:14: description: holds '\\x1b', '\\ud800'"),
+        ('stages: [{name: "\\x07"}]', r"f.yaml:1:17: stages.0.name: holds '\\x07'"),
+        ("data_seed: 0x" + "f" * 5_000, "f.yaml:1:12: data_seed: a whole number so large"),
+        ("data_seed: " + "9" * 5_000, "f.yaml:1:12: not valid YAML: '9999.*… is no date or number$"),
+        ("data_seed: -" + "9" * 4_000, "f.yaml:1:12: data_seed: a whole number so large"),
+        ("description: [" + "x, " * 999 + "]", r"found \['x', 'x.*…\)$"),
+    ],
+)
+def test_what_nothing_can_show_is_placed(text: str, says: str):
+    import re
+
+    (fault,) = faults(text)
+    assert re.search(says, fault), fault
+    assert len(fault) < 200
+
+
+def test_an_argument_in_python_is_held_to_the_same():
+    from steer.api import build_recipe
+
+    with pytest.raises(ConfigError, match="description: holds"):
+        build_recipe(kind="clean", measures=[{"name": "exact-match"}], description="a\ud800")
 
 
 def test_a_huge_file_is_not_read(tmp_path: Path):

@@ -5,7 +5,10 @@ This file only lists them. `steer --help` must answer at once, so nothing here m
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import os
+import sys
+from io import TextIOWrapper
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -28,7 +31,23 @@ from steer.version import __version__
 
 
 class Group(TyperGroup):
-    """Turns an input's fault into its message and exit code 2."""
+    """Turns an input's fault, or the machine's, into its message and exit code 2."""
+
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        if isinstance(sys.stdout, TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")  # a terminal may lack a sign; that is no reason to fail
+        try:
+            return super().main(*arguments, **options)
+        except OSError as error:  # the disk is full, or may not be read
+            place = f"{error.filename}: " if error.filename else ""
+            typer.echo(f"error: {place}{error.strerror or error}", err=True)
+            _leave(2)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        for word in args:
+            if "\0" in word or not _is_text(word):
+                raise typer.BadParameter(f"{word!r} is not text (UTF-8)")
+        return list(super().parse_args(ctx, args))
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -37,9 +56,25 @@ class Group(TyperGroup):
             for fault in error.faults:
                 typer.echo(f"error: {fault}", err=True)
             raise typer.Exit(2) from error
-        except KeyboardInterrupt as error:
-            typer.echo("interrupted; what was finished is kept", err=True)
+        except KeyboardInterrupt as error:  # a command that keeps something says what
+            typer.echo("; ".join(("interrupted", *map(str, error.args))), err=True)
             raise typer.Exit(130) from error
+        except BrokenPipeError:  # the reader has seen enough
+            _leave(0)
+
+
+def _leave(code: int) -> NoReturn:
+    """Exit although what is still to be written cannot be: Python would try once more, and complain."""
+    sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115
+    sys.exit(code)
+
+
+def _is_text(word: str) -> bool:
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 app = typer.Typer(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -33,11 +32,13 @@ def ask(
     from json import dumps
 
     from steer.asking import ask as ask_model
+    from steer.commands.pictures import draw_or_warn
     from steer.figures.pattern import draw_before_after
     from steer.files import make_folder, write_atomically
     from steer.model.checkpoint import load_checkpoint
     from steer.patterns import choose_episode
     from steer.recipe import Episodes
+    from steer.results import results_folder
     from steer.selection import select
 
     loaded = load_checkpoint(checkpoint)
@@ -49,15 +50,15 @@ def ask(
         _check_swap(shown, swap, change)
     asked = ask_model(loaded, shown, change, sites or ())
     content = sha256("\n".join((str(shown), change, *asked.sites)).encode()).hexdigest()
-    folder = out or Path("results") / f"ask-{loaded.name}-{content[:8]}"
+    folder = out or results_folder("ask", checkpoint, content[:8])
     make_folder(folder)
-    picture = draw_before_after(asked.before, asked.after, folder, "ask")
-    told = dumps(asked.as_json() | {"picture": str(picture)}, indent=1)
+    told = dumps(asked.as_json() | {"picture": str(folder / "ask.png")}, indent=1)
     write_atomically(folder / "ask.json", told + "\n")
+    picture = draw_or_warn(lambda: draw_before_after(asked.before, asked.after, folder, "ask"), "ask")
     if json:
         typer.echo(told)
         return
-    typer.echo(f"{asked.text()}\n\npicture: {picture}")
+    typer.echo(asked.text() + (f"\n\npicture: {picture}" if picture else ""))
 
 
 def _check_swap(shown: Episode, swap: tuple[str, str], change: Variable) -> None:

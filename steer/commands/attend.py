@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -26,21 +25,22 @@ def attend(
     from hashlib import sha256
     from json import dumps
 
+    from steer.commands.pictures import draw_or_warn
     from steer.figures.pattern import draw_pattern
     from steer.files import make_folder
     from steer.model.checkpoint import load_checkpoint
     from steer.patterns import attention_pattern, choose_episode
     from steer.planning import shape_of
+    from steer.results import results_folder
 
     node = shape_of(checkpoint).one_head(head)
     loaded = load_checkpoint(checkpoint)
     shown = choose_episode(loaded, episode, prompt)
     pattern = attention_pattern(loaded, node, shown)
-    folder = out or Path("results") / f"attend-{loaded.name}-{sha256(str(shown).encode()).hexdigest()[:8]}"
+    folder = out or results_folder("attend", checkpoint, sha256(str(shown).encode()).hexdigest()[:8])
     make_folder(folder)
-    picture = draw_pattern(pattern, folder, str(node))
+    picture = draw_or_warn(lambda: draw_pattern(pattern, folder, str(node)), str(node))
     if json:
-        typer.echo(dumps(pattern.as_json() | {"picture": str(picture)}, indent=1))
+        typer.echo(dumps(pattern.as_json() | {"picture": picture and str(picture)}, indent=1))
         return
-    typer.echo(pattern.text())
-    typer.echo(f"\npicture: {picture}")
+    typer.echo(pattern.text() + (f"\n\npicture: {picture}" if picture else ""))

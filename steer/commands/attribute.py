@@ -43,6 +43,7 @@ def attribute(
     from steer.patterns import choose_episode
     from steer.planning import shape_of
     from steer.recipe import Episodes
+    from steer.results import results_folder
     from steer.selection import select
 
     nodes = shape_of(checkpoint).expand_nodes(head)
@@ -51,7 +52,7 @@ def attribute(
     loaded = load_checkpoint(checkpoint)
     example = choose_episode(loaded, episode, prompt)
     page = component_page(loaded, nodes[0], select(Episodes(count=episodes), loaded.record.data_seed))
-    _show(page, loaded, nodes[0], example, out, json)
+    _show(page, loaded, nodes[0], example, out or results_folder("attribute", checkpoint, str(nodes[0])), json)
 
 
 def _everything(checkpoint: str, episodes: int, out: Path, json: bool, quiet: bool) -> None:
@@ -63,27 +64,28 @@ def _everything(checkpoint: str, episodes: int, out: Path, json: bool, quiet: bo
     run([RECIPE, *changes], out=out, json=json, quiet=quiet)
 
 
-def _show(page: Page, loaded: Checkpoint, node: Node, example: Episode, out: Path | None, json: bool) -> None:
+def _show(page: Page, loaded: Checkpoint, node: Node, example: Episode, folder: Path, json: bool) -> None:
     from json import dumps
 
+    from steer.commands.pictures import draw_or_warn
     from steer.figures.pattern import draw_pattern
     from steer.files import make_folder, write_atomically
     from steer.patterns import attention_pattern
 
     told = dict(vars(page))
-    folder = out or Path("results") / f"attribute-{loaded.name}-{node}"
     make_folder(folder)
     pattern = None
     if node.is_head:
         pattern = attention_pattern(loaded, node, example)
-        told |= {"pattern": pattern.as_json(), "picture": str(draw_pattern(pattern, folder))}
+        told |= {"pattern": pattern.as_json(), "picture": str(folder / "pattern.png")}
     write_atomically(folder / "page.json", dumps(told, indent=1) + "\n")
+    picture = None if pattern is None else draw_or_warn(lambda: draw_pattern(pattern, folder), "pattern")
     if json:
         typer.echo(dumps(told, indent=1))
         return
     typer.echo(_text(page))
     if pattern is not None:
-        typer.echo(f"\n{pattern.text()}\n\npicture: {told['picture']}")
+        typer.echo(f"\n{pattern.text()}" + (f"\n\npicture: {picture}" if picture else ""))
 
 
 def _text(page: Page) -> str:

@@ -30,20 +30,26 @@ def discover(
     from json import dumps
 
     from steer.circuit import CIRCUIT
+    from steer.commands.pictures import warn
     from steer.commands.progress import bar
     from steer.discover.table import compare, describe
     from steer.errors import SteerError
     from steer.finding import Asked, capable, find_circuit
-    from steer.shipped import locate
+    from steer.results import results_folder
+    from steer.runner import interrupted
 
     names = checkpoint or (capable() if everything else [DEFAULT])
-    folders = {name: (out or Path("results")) / f"discover-{locate(name).name}" for name in names}  # all there?
+    folders = {name: results_folder("discover", name, within=out or Path("results")) for name in names}  # all there?
     if len(set(folders.values())) < len(folders):
         raise SteerError("two of these checkpoints have the same name, and so the same results folder: ask one by one")
     found: dict[str, Found] = {}
     for name, folder in folders.items():
         with bar(f"discovering {name}", 1.0, quiet) as advance:
-            found[name] = find_circuit(name, folder, Asked(episodes, threshold), force, advance)
+            try:
+                found[name] = find_circuit(name, folder, Asked(episodes, threshold), force, advance)
+            except KeyboardInterrupt as error:
+                raise interrupted(len(found), len(folders)) from error
+        warn(found[name].undrawn)
     circuits = [one.circuit for one in found.values()]
     if json:
         plain: list[dict[str, Any]] = [circuit.model_dump(mode="json") for circuit in circuits]
@@ -60,5 +66,5 @@ def discover(
         state = " (already known; --force searches again)" if one.known else ""
         state += "\nrecipes go by the circuit beside the weights, which has other roles" if one.differs else ""
         typer.echo(f"\n{name}: {folders[name] / CIRCUIT}{state}")
-        if one.circuit.members:
+        if one.circuit.members and not one.undrawn:
             typer.echo(f"picture: {folders[name] / 'circuit.png'}")

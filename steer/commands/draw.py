@@ -26,7 +26,7 @@ def draw(
         return
 
     found = read_result(result)
-    if "recipe" not in found.metadata or found.folder is None:
+    if not isinstance(found.metadata.get("recipe"), dict) or found.folder is None:
         raise SteerError(f"{result}: is not the result of a recipe")
     if figure is not None:
         if figure not in KINDS:
@@ -37,7 +37,9 @@ def draw(
 
     try:
         pictures = draw_result(found, found.folder)
-    except (KeyError, TypeError, AttributeError) as error:  # written by hand, or by another version
+    except SteerError:
+        raise
+    except Exception as error:  # written by hand, or by another version: anything may be wrong with it
         raise SteerError(f"{result}: cannot be drawn, its parts are not those that `steer run` writes") from error
     if figure is not None and not pictures:
         raise SteerError(f"{result}: has nothing to draw as {figure}")
@@ -54,7 +56,9 @@ def _draw_circuit(path: Path) -> None:
     circuit = check(read(path), Circuit)
     try:
         pictures = draw_all(circuit, path.parent)
-    except (KeyError, TypeError, ValueError) as error:  # written by hand, or by another version
+    except SteerError:
+        raise
+    except Exception as error:  # written by hand, or by another version
         raise SteerError(f"{path}: cannot be drawn, its parts are not those that `steer discover` writes") from error
     for picture in pictures:
         typer.echo(f"picture: {picture}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -23,16 +22,18 @@ def evaluate(
     """Exact match under greedy decoding, by output length and number of arguments, with 95 % intervals."""
     from json import dumps
 
+    from steer.commands.pictures import draw_or_warn
     from steer.commands.progress import bar
     from steer.devices import check_device
     from steer.files import make_folder, write_atomically
     from steer.measure.accuracy import accuracy
     from steer.model.checkpoint import load_checkpoint
+    from steer.results import results_folder
     from steer.task.splits import make_splits
 
     check_device(device)
     loaded = load_checkpoint(checkpoint, device)
-    folder = out or Path("results") / f"eval-{loaded.name}"
+    folder = out or results_folder("eval", checkpoint)
     make_folder(folder)
     episodes = make_splits(loaded.record.data_seed)[split]
     with bar("evaluating", len(episodes), quiet, unit="episodes") as advance:
@@ -42,12 +43,11 @@ def evaluate(
 
     from steer.figures.accuracy import draw_accuracy
 
-    picture = draw_accuracy(report, folder)
+    picture = draw_or_warn(lambda: draw_accuracy(report, folder), "accuracy")
     if json:
         typer.echo(dumps(report, indent=1))
         return
-    typer.echo(_table(report))
-    typer.echo(f"\npicture: {picture}")
+    typer.echo(_table(report) + (f"\n\npicture: {picture}" if picture else ""))
 
 
 def _table(report: dict[str, Any]) -> str:

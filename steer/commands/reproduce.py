@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -24,18 +23,27 @@ def reproduce(
     from json import dumps
 
     from steer.claims import AS, DIFFERS, NOT_SHOWN
+    from steer.commands.pictures import warn
     from steer.commands.progress import bar
     from steer.devices import check_device
     from steer.files import make_folder
     from steer.model.checkpoint import load_checkpoint
+    from steer.reproduce import paper_recipes
     from steer.reproduce import reproduce as run_all
+    from steer.results import RESULT, results_folder
+    from steer.runner import interrupted
 
     check_device(device)
     loaded = load_checkpoint(checkpoint, device)
-    folder = out or Path("results") / f"reproduce-{loaded.name}"
+    folder = out or results_folder("reproduce", checkpoint)
     make_folder(folder)
-    with bar("reproducing", 1.0, quiet) as advance:
-        found = run_all(loaded, folder, advance, episodes, force)
+    try:
+        with bar("reproducing", 1.0, quiet) as advance:
+            found = run_all(loaded, folder, advance, episodes, force)
+    except KeyboardInterrupt as error:
+        raise interrupted(len(list(folder.glob(f"*/{RESULT}"))), len(paper_recipes())) from error
+    for outcome in found.outcomes:
+        warn(*(f"{outcome.name}: {reason}" for reason in outcome.undrawn))
     if json:
         files = {outcome.name: [str(picture) for picture in outcome.pictures] for outcome in found.outcomes}
         told = {"checkpoint": found.checkpoint, "claims": found.claims, "pictures": files, "index": str(found.index)}

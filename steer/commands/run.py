@@ -27,6 +27,7 @@ def run(
     """Run recipes: print a table, write rows, metadata and the figure. What is already known is not run again."""
     from json import dumps
 
+    from steer.commands.pictures import warn
     from steer.commands.progress import bar
     from steer.runner import SUMMARY, Job, run_batch, split_changes
 
@@ -43,5 +44,6 @@ def run(
     for outcome in outcomes:
         for fault in outcome.faults:
             typer.echo(f"error: {fault}", err=True)
+        warn(*(f"{outcome.name}: {reason}" for reason in outcome.undrawn))
     if any(outcome.faults for outcome in outcomes):
         raise typer.Exit(2 if len(outcomes) == 1 else 1)

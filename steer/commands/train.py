@@ -49,7 +49,7 @@ def train(
 
     from steer.devices import check_device
     from steer.model.checkpoint import load_checkpoint
-    from steer.training.loop import Trainer
+    from steer.training.loop import STATE, Trainer
 
     check_device(device)
     if threads is not None:
@@ -60,7 +60,11 @@ def train(
     if resume:
         trainer.resume(out)
     make_folder(out)
-    _run(trainer, out, quiet)
+    try:
+        _run(trainer, out, quiet)
+    except KeyboardInterrupt as error:
+        kept = "--resume goes on from the last whole epoch"
+        raise KeyboardInterrupt(*[kept] * (out / STATE).is_file()) from error
     exact = _evaluate(trainer, out)
     typer.echo(f"{out}: {trainer.progress.presentations:,} presentations, held-out exact match {exact:.1%}")
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from nnsight import NNsight
 from torch import Tensor
 
+from steer.engine.mounting import NNsight
 from steer.errors import SteerError
 from steer.model.transformer import State, Transformer
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from matplotlib.figure import Figure
 
+from steer.errors import SteerError
 from steer.figures.histogram import draw_histogram
 from steer.figures.pattern import draw_patterns
 from steer.figures.rates import draw_rates, is_rate
 from steer.figures.scatter import draw_scatter
 from steer.figures.sweep import draw_bars, draw_components, draw_positions, in_logits
-from steer.figures.theme import save_figure, theme
-from steer.results import NO_SHARES, Result
+from steer.figures.theme import FORMATS, save_figure, theme
+from steer.results import NO_SHARES, RESULT, Result
 
 NEEDS = {"scatter": "points", "patterns": "patterns", "histogram": "alignments"}  # figure -> details that it draws
 DRAWN: dict[str, Callable[[Result], Figure]] = {
@@ -28,23 +29,58 @@ DRAWN: dict[str, Callable[[Result], Figure]] = {
 }
 
 
-def draw_result(result: Result, folder: Path) -> list[Path]:
-    """The figures that the recipe asked for: `figure.png` for the first, `figure-NAME.png` for the others."""
+T = TypeVar("T")
+Drawing = tuple[Callable[[Result], Figure], Result]
+
+
+def planned(result: Result) -> dict[str, Drawing]:
+    """The figures that the recipe asked for: `figure` for the first, `figure-NAME` for the others."""
     asked = result.metadata["recipe"]["figure"]
     names = [asked] if isinstance(asked, str) else list(asked)
-    found: list[Path] = []
-    with theme():
-        for name in dict.fromkeys(names):
-            for kind, draw, part in drawings(name, result):
-                file = f"figure-{kind}" if found else "figure"
-                if folder / f"{file}.png" not in found:  # two figures may come down to the same picture
-                    found.append(save_figure(draw(part), folder, file))
+    found: dict[str, Drawing] = {}
+    for name in dict.fromkeys(names):
+        for kind, draw, part in drawings(name, result):
+            # two figures may come down to the same picture
+            found.setdefault(f"figure-{kind}" if found else "figure", (draw, part))
     return found
 
 
-def drawn_before(folder: Path) -> list[Path]:
-    """The pictures of a folder, the first one first."""
-    return [folder / "figure.png", *sorted(folder.glob("figure-*.png"))]
+def pictures(result: Result, folder: Path) -> list[Path]:
+    return [folder / f"{name}.png" for name in planned(result)]
+
+
+def are_drawn(result: Result, folder: Path) -> bool:
+    """Is every picture there, and of these numbers? (The result is written first, its pictures after it.)"""
+    written = (folder / RESULT).stat().st_mtime_ns
+    files = [folder / f"{name}.{suffix}" for name in planned(result) for suffix in FORMATS]
+    return all(file.is_file() and file.stat().st_mtime_ns >= written for file in files)
+
+
+def draw_result(result: Result, folder: Path) -> list[Path]:
+    """Draw and write them all."""
+    with theme():
+        return [save_figure(draw(part), folder, name) for name, (draw, part) in planned(result).items()]
+
+
+def draw_each(result: Result, folder: Path) -> tuple[list[Path], tuple[str, ...]]:
+    """Draw those that can be drawn; and why others cannot. A picture that fails must not lose the numbers."""
+    found, failed = [], []
+    with theme():
+        for name, (draw, part) in planned(result).items():
+            picture, why = attempt(lambda draw=draw, part=part, name=name: save_figure(draw(part), folder, name), name)  # type: ignore[misc]
+            found += [picture] if picture else []
+            failed += [why] if why else []
+    return found, tuple(failed)
+
+
+def attempt(draw: Callable[[], T], name: str) -> tuple[T | None, str]:
+    """What was drawn, or why nothing was. A file that cannot be written is an error as everywhere."""
+    try:
+        return draw(), ""
+    except SteerError:
+        raise
+    except Exception as error:
+        return None, f"the picture {name} could not be drawn ({type(error).__name__}: {error!s:.200})"
 
 
 def drawings(name: str, result: Result) -> Iterator[tuple[str, Callable[[Result], Figure], Result]]:

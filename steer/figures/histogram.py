@@ -9,7 +9,7 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from steer.figures.theme import ACCENT, COLUMN, INK, MUTED, new_figure, title
+from steer.figures.theme import ACCENT, COLUMN, INK, MUTED, new_figure, short, title
 from steer.results import Result
 
 
@@ -21,7 +21,7 @@ def draw_histogram(result: Result) -> Figure:
     several = len({panel["condition"] for panel in panels}) > 1
     for axes, panel in zip(grid, panels, strict=True):
         _fill(axes, panel)
-        name = f"{panel['head']}, {panel['condition']}" if several else panel["head"]
+        name = f"{panel['head']}, {short(panel['condition'])}" if several else panel["head"]
         axes.set_title(f"{name}: {panel['above_null']:.1%} of tokens beyond the dotted line", fontsize=7, loc="left")
     grid[-1].set_xlabel("inner product of OV output and unembedding row")
     handles, names = grid[0].get_legend_handles_labels()

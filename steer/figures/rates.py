@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from steer.figures.pattern import CELL_OF_MANY, fill_pattern
-from steer.figures.theme import COLUMN, INK, MUTED, new_figure, title
+from steer.figures.theme import COLUMN, INK, MUTED, new_figure, short, title
 from steer.results import Result
 
 KINDS = {"counterfactual": "as predicted", "answer": "unchanged", "neither": "another answer"}
@@ -60,7 +60,7 @@ def _fill_rates(axes: Axes, result: Result, conditions: list[str]) -> None:
     ceiling = [r["value"] for r in _rows(result) if r["condition"] == CEILING and r["against"] == "counterfactual"]
     for value in ceiling:
         axes.axvline(value, color=INK, linestyle=":", linewidth=0.8)
-    axes.set_yticks(range(len(conditions)), conditions)
+    axes.set_yticks(range(len(conditions)), list(map(short, conditions)))
     axes.invert_yaxis()
     axes.set_xlim(0, 1)
     axes.xaxis.set_major_formatter("{x:.0%}")
@@ -86,4 +86,4 @@ def _caption(panel: dict[str, Any], result: Result) -> str:
         if example["condition"] == panel["condition"] and example["prompt"] == panel["episode"]
     ]
     said = f"\nthe model writes {written[0] or 'nothing'}" if written else ""
-    return f"{panel['head']}, {panel['condition']} (while the right answer is fed in){said}"
+    return f"{panel['head']}, {short(panel['condition'])} (while the right answer is fed in){said}"

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from steer.figures.theme import INK, new_figure, title
+from steer.figures.theme import INK, new_figure, short, title
 from steer.results import Result
 
 PANEL = 1.42  # inches
@@ -36,7 +36,7 @@ def draw_scatter(result: Result) -> Figure:
             told = f"{panel['site']}\nat {panel['tokens']}"
             axes.set_ylabel(f"{told}\n{axes.get_ylabel()}")
     for axes, condition in zip(grid[0], conditions, strict=True):
-        name = fill(condition, 22, break_on_hyphens=False)
+        name = fill(short(condition), 22, break_on_hyphens=False)
         axes.annotate(
             name, (0.5, 1), (0, 24), xycoords="axes fraction", textcoords="offset points", ha="center",
             va="bottom", fontsize=7, fontweight="bold", annotation_clip=False,

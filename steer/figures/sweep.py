@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from steer.figures.theme import COLUMN, INK, MUTED, new_figure, title
+from steer.figures.theme import COLUMN, INK, MUTED, new_figure, short, title
 from steer.plan import ENDS
 from steer.results import NO_SHARES, Result
 
@@ -54,7 +54,7 @@ def draw_bars(result: Result) -> Figure:
         axes.hlines(place, row["low"], row["high"], color=INK, linewidth=0.8, zorder=3)
         if end and len(names) == 1:
             axes.axvline(row["value"], color=MUTED, linestyle=":", linewidth=0.8, zorder=1)
-    axes.set_yticks(range(len(conditions)), conditions)
+    axes.set_yticks(range(len(conditions)), list(map(short, conditions)))
     axes.invert_yaxis()
     if all(row["measure"] not in NO_SHARES for row in rows):
         axes.set_xlim(0, 1)
@@ -148,4 +148,4 @@ def _plain(measure: str) -> str:
 
 def _legend(axes: Axes, names: list[str], colours: Any) -> None:
     marks = [Line2D([], [], color=colour, linewidth=4, solid_capstyle="butt") for colour in colours]
-    axes.figure.legend(marks, names, loc="outside lower center", ncols=_columns(names), frameon=False)
+    axes.figure.legend(marks, list(map(short, names)), loc="outside lower center", ncols=_columns(names), frameon=False)

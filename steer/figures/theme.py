@@ -17,6 +17,8 @@ from steer.files import write_atomically
 from steer.results import Result
 
 COLUMN = 3.4  # inches: one column of a two-column paper
+WIDEST, TALLEST = 40, 150  # inches: what a sheet of every head needs, and what memory has room for
+LINES, LINE = 4, 0.13  # of a title, at most; and the height of one in inches
 INK, ACCENT, MUTED = "#222222", "#0173b2", "#949494"  # from seaborn's colour-blind palette
 FORMATS = ("png", "pdf", "svg")
 SETTINGS = {
@@ -42,7 +44,7 @@ def theme() -> Iterator[None]:
 
 def new_figure(width: float, height: float) -> Figure:
     """A figure that needs no screen and leaves pyplot's global state alone."""
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = Figure(figsize=(min(width, WIDEST), min(height, TALLEST)), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 
@@ -51,16 +53,30 @@ def title(figure: Figure, result: Result, where: str = "") -> None:
     """What is shown, on which checkpoint and how many episodes (or on what `where` says)."""
     told = result.metadata
     width = int(19 * figure.get_figwidth())  # letters of this size in a line
-    text = fill(told["recipe"]["description"] or told["name"], width, break_on_hyphens=False)
+    text = _lines(told["recipe"]["description"] or told["name"], width)
     where = where or f"{told['episodes']:,} episodes, 95 % intervals"
     below = [f"{told['checkpoint']['name']}, {where}"]
     below += dict.fromkeys(f"Warning: {row['warning']}" for row in result.rows if row.get("warning"))
-    lines = "\n".join(fill(line, width, break_on_hyphens=False) for line in below)
+    lines = "\n".join(_lines(line, width) for line in below)
+    more = f"{text}{lines}".count("\n")  # than the two lines that every figure has room for
+    figure.set_figheight(figure.get_figheight() + LINE * more)
     figure.suptitle(f"{text}\n{lines}", fontsize=7, x=0.02, ha="left")
 
 
+def _lines(text: str, width: int) -> str:
+    return fill(text, width, break_on_hyphens=False, max_lines=LINES, placeholder=" …")
+
+
+def short(text: str, most: int = 34) -> str:
+    """A name fit for an axis: on one line, and cut where it would leave no room for what it names."""
+    words = " ".join(text.split())
+    return words if len(words) <= most else f"{words[: most - 1]}…"
+
+
 def save_figure(figure: Figure, folder: Path, name: str) -> Path:
-    """Write PNG, PDF and SVG; give the PNG's path."""
+    """Write PNG, PDF and SVG; give the PNG's path. All three have one layout, found once."""
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
     for suffix in FORMATS:
         dated = {"Date": None} if suffix == "svg" else {"CreationDate": None} if suffix == "pdf" else {}
         drawn = BytesIO()

@@ -7,53 +7,28 @@ before it says no. Shipped checkpoints are found by name, others by path.
 from __future__ import annotations
 
 import hashlib
+import os
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
 from steer.circuit import Circuit, read_circuit, with_roles
 from steer.errors import CheckpointError
-from steer.files import write_atomically
+from steer.files import open_file, write_atomically
 from steer.model.config import ModelConfig
+from steer.model.header import read_header
+from steer.model.record import Record, read_record
 from steer.model.transformer import Transformer
 from steer.names import Shape
 from steer.shipped import RECORD, locate
-from steer.task.vocabulary import TOKENS
-from steer.version import __version__
 
+__all__ = ["Checkpoint", "Record", "check_tensors", "load_checkpoint", "read_record", "save_checkpoint"]
 WEIGHTS = "model.safetensors"
 SHOWN = 8  # faults of one kind spelled out before the rest are only counted
-
-
-class Record(BaseModel):
-    """What `checkpoint.json` says about the weights beside it."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    format: Literal[1] = 1
-    description: str = ""
-    config: ModelConfig
-    vocabulary: tuple[str, ...] = TOKENS
-    seed: int
-    protocol: dict[str, Any]  # as resolved, so that a run can be repeated from its checkpoint
-    history: list[dict[str, Any]]  # one entry for each epoch
-    accuracy: dict[str, Any] | None = None  # exact match on the held-out episodes
-    weights_sha256: str = ""
-    version: str = __version__
-
-    @property
-    def data_seed(self) -> int:
-        """The seed of the episodes that this model was trained and held out on."""
-        seed = self.protocol.get("data_seed", 0)
-        if not isinstance(seed, int):
-            raise CheckpointError(f"{RECORD}: protocol.data_seed must be a number, not {seed!r}")
-        return seed
 
 
 class Checkpoint:
@@ -67,8 +42,7 @@ class Checkpoint:
 
     @cached_property
     def shape(self) -> Shape:
-        sizes = self.record.config
-        return with_roles(Shape(sizes.encoder_layers, sizes.decoder_layers, sizes.heads), self.circuit, Path(self.name))
+        return with_roles(self.record.shape, self.circuit, Path(self.name))
 
 
 def load_checkpoint(
@@ -78,10 +52,10 @@ def load_checkpoint(
     folder = locate(name)
     record = read_record(folder)
     path = folder / WEIGHTS
+    data = read_weights(path, record.config)
     try:
-        data = path.read_bytes()
         tensors = load(data)
-    except (OSError, SafetensorError) as error:
+    except (SafetensorError, KeyError, ValueError) as error:
         raise CheckpointError(f"{path}: cannot be read as safetensors ({error})") from error
     model = Transformer(record.config)
     check_tensors(tensors, model.state_dict(), str(path))
@@ -90,35 +64,46 @@ def load_checkpoint(
     model.load_state_dict(tensors)
     model.requires_grad_(False)
     known = read_circuit(folder, record.weights_sha256) if circuit else None
-    return Checkpoint(model.to(device=device, dtype=dtype), record, folder.name, known)
+    with_roles(record.shape, known, folder)  # a head that is not there is named now
+    return Checkpoint(model.to(device=device, dtype=dtype), record, folder.resolve().name, known)
 
 
-def read_record(folder: Path) -> Record:
-    path = folder / RECORD
-    try:
-        record = Record.model_validate_json(path.read_text(encoding="utf-8"))
-    except ValidationError as error:
-        faults = [f"{path}: {'.'.join(map(str, e['loc'])) or 'file'}: {e['msg']}" for e in error.errors()]
-        raise CheckpointError(*faults) from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise CheckpointError(f"{path}: cannot be read ({error})") from error
-    if record.vocabulary != TOKENS:
-        raise CheckpointError(f"{path}: was trained on another vocabulary: {' '.join(record.vocabulary)}")
-    return record
+def read_weights(path: Path, config: ModelConfig) -> bytes:
+    """The file's bytes, once its header names the tensors of such a model and its length fits them.
+
+    Nothing large is read or built before: what the model would have is asked of one without values.
+    """
+    with torch.device("meta"):
+        expected = Transformer(config).state_dict()
+    with open_file(path, CheckpointError) as file:
+        found, length = read_header(file, str(path))
+        _compare(found, _described(expected), str(path))
+        size = os.fstat(file.fileno()).st_size
+        wanted = length + sum(tensor.nbytes for tensor in expected.values())
+        if size != wanted:
+            raise CheckpointError(f"{path}: cannot be read as safetensors ({size:,} bytes, its header says {wanted:,})")
+        file.seek(0)
+        return file.read()
 
 
 def check_tensors(found: dict[str, Tensor], expected: dict[str, Tensor], place: str) -> None:
-    """Every tensor there, none more, each of its shape and kind; else one error with all that is wrong."""
+    """Every tensor there, none more, each of its shape and kind, all finite; else one error with all that is wrong."""
+    _compare(_described(found), _described(expected), place)
+    broken = sorted(name for name, tensor in found.items() if not tensor.isfinite().all())
+    if broken:
+        raise CheckpointError(f"{place}: NaN or infinity in {_some(broken)}")
+
+
+def _compare(found: dict[str, str], expected: dict[str, str], place: str) -> None:
+    """Both are descriptions by name."""
     missing, extra = sorted(expected.keys() - found.keys()), sorted(found.keys() - expected.keys())
     wrong = [
-        f"{name} is {_describe(found[name])}, expected {_describe(expected[name])}"
+        f"{name} is {found[name]}, expected {expected[name]}"
         for name in sorted(expected.keys() & found.keys())
-        if _describe(found[name]) != _describe(expected[name])
+        if found[name] != expected[name]
     ]
     kinds = (("missing tensors", missing), ("unexpected tensors", extra), ("wrong tensors", wrong))
     faults = [f"{place}: {len(names)} {kind}: {_some(names)}" for kind, names in kinds if names]
-    if not faults:  # else a tensor may be of a kind that cannot be asked
-        faults = [f"{place}: {name} holds NaN or infinity" for name, t in found.items() if not t.isfinite().all()]
     if faults:
         raise CheckpointError(*faults)
 
@@ -131,8 +116,9 @@ def save_checkpoint(folder: Path, model: Transformer, record: Record) -> None:
     write_atomically(folder / RECORD, record.model_dump_json(indent=1) + "\n")
 
 
-def _describe(tensor: Tensor) -> str:
-    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+def _described(tensors: dict[str, Tensor]) -> dict[str, str]:
+    """Each tensor's kind and shape: `float32[20, 16]`."""
+    return {name: f"{str(t.dtype).removeprefix('torch.')}{list(t.shape)}" for name, t in tensors.items()}
 
 
 def _some(names: list[str]) -> str:

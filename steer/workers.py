@@ -1,0 +1,84 @@
+"""Work spread over processes, so that the loss of one process is the loss of nothing else.
+
+A process that is killed takes only the thing along that it was working on, and that is tried once more. When the
+parent goes, however it goes, its workers go as well.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import Connection, wait
+from threading import Thread
+from typing import Any, TypeVar
+
+TRIES = 2
+Given = TypeVar("Given")
+Made = TypeVar("Made")
+
+
+def in_processes(
+    work: Callable[[Given], Made], things: Sequence[Given], jobs: int
+) -> Iterator[tuple[Given, Made | None]]:
+    """Each thing with what the work makes of it, as they are finished; None where two processes were lost over it."""
+    left = deque((thing, TRIES) for thing in things)
+    idle: list[Worker] = []
+    busy: dict[Connection, tuple[Worker, Given, int]] = {}
+    try:
+        while left or busy:
+            while left and len(busy) < jobs:
+                worker = idle.pop() if idle else Worker(work)
+                thing, tries = left.popleft()
+                with suppress(OSError):  # one that is gone already is found out below
+                    worker.pipe.send(thing)
+                busy[worker.pipe] = worker, thing, tries
+            for pipe in [pipe for pipe in busy if pipe in wait(list(busy))]:
+                worker, thing, tries = busy.pop(pipe)
+                try:
+                    made = pipe.recv()
+                    idle.append(worker)
+                except (EOFError, OSError):
+                    worker.end()
+                    if tries > 1:
+                        left.append((thing, tries - 1))
+                        continue
+                    made = None
+                yield thing, made
+    finally:
+        for worker in (*idle, *(worker for worker, _, _ in busy.values())):
+            worker.end()
+
+
+class Worker:
+    """A process that works on one thing after another, as its pipe brings them."""
+
+    def __init__(self, work: Callable[[Any], Any]) -> None:
+        context = get_context("spawn")  # fresh: a fork of a process whose torch has threads running can hang
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(target=serve, args=(work, theirs), daemon=True)
+        self.process.start()
+        theirs.close()
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.join()
+        self.pipe.close()
+
+
+def serve(work: Callable[[Any], Any], pipe: Connection) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent too, which then ends us
+    Thread(target=end_with_parent, daemon=True).start()
+    with suppress(EOFError, OSError):
+        while True:
+            pipe.send(work(pipe.recv()))
+
+
+def end_with_parent() -> None:
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)

@@ -1,0 +1,127 @@
+"""Faults that were found by trying, each with the answer it gets now."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from conftest import TINY, write_roles
+from handmade import copier
+
+from steer.circuit import CIRCUIT
+from steer.errors import SteerError
+from steer.model.checkpoint import load_checkpoint, save_checkpoint
+from steer.model.record import read_record
+from steer.model.transformer import Transformer
+from steer.results import Result, read_result, results_folder, write_result
+from steer.shipped import CHECKPOINTS
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder of its own, for commands that choose where they write."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_importing_the_engine_leaves_every_object_alone():
+    import steer.engine.tracing
+
+    assert steer.engine.tracing.NNsight
+    assert not any(hasattr(thing, "save") for thing in (3, "x", object(), object, [], steer))
+
+
+def test_a_result_saves_itself_even_where_every_object_can(tmp_path: Path):
+    """As it is when somebody imported nnsight before steer."""
+    import nnsight
+    from nnsight._c import mount, unmount
+
+    import steer.engine.tracing  # noqa: F401  (after it, `save` is off)
+
+    result = Result({"name": "a", "recipe": {}}, [{"value": 0.5}])
+    mount(nnsight.save, "save")
+    try:
+        assert hasattr(3, "save")
+        assert result.save(tmp_path / "one") == tmp_path / "one"
+    finally:
+        unmount("save")
+    result.save(str(tmp_path / "two"))
+    write_result(result, tmp_path / "three")
+    files = [{p.name: p.read_bytes() for p in (tmp_path / name).iterdir()} for name in ("one", "two", "three")]
+    assert files[0] == files[1] == files[2]
+    assert read_result(tmp_path / "one").rows == result.rows
+
+
+def test_checkpoints_of_one_name_write_to_folders_of_their_own(elsewhere: Path):
+    for number, parent in enumerate(("a", "b")):
+        model = Transformer(TINY)
+        model.unembed.bias.data.fill_(number)
+        save_checkpoint(elsewhere / parent / "mine", model, copier().record.model_copy(update={"config": TINY}))
+    folders = {results_folder("eval", str(elsewhere / parent / "mine")) for parent in ("a", "b")}
+    assert len(folders) == 2
+    assert {folder.name[:10] for folder in folders} == {"eval-mine-"}
+    assert results_folder("eval", "tiny") == Path("results/eval-tiny")
+    shutil.copytree(CHECKPOINTS / "tiny", elsewhere / "tiny")
+    hash8 = read_record(elsewhere / "tiny").weights_sha256[:8]
+    assert results_folder("eval", str(elsewhere / "tiny"), "x") == Path(f"results/eval-tiny-{hash8}-x")
+
+
+WORK = ("steer.asking.ask", "steer.pages.component_page", "steer.patterns.attention_pattern")  # not looked at here
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["eval"], ["reproduce"], ["attend", "--head=dec-self-0.1"], ["attribute", "--head=dec-mlp-0"], ["ask"]],
+)
+def test_every_command_goes_by_that_folder(steer, elsewhere: Path, monkeypatch: pytest.MonkeyPatch, arguments):
+    shutil.copytree(CHECKPOINTS / "tiny", elsewhere / "mine")
+    made = []
+
+    def stop(folder: Path) -> None:
+        made.append(str(folder))
+        raise SteerError("stopped")
+
+    monkeypatch.setattr("steer.files.make_folder", stop)
+    for name in WORK:
+        monkeypatch.setattr(name, lambda *given: SimpleNamespace(sites=()))
+    assert "stopped" in steer(*arguments, "--checkpoint", elsewhere / "mine").stderr
+    assert made[0].startswith(f"results/{arguments[0]}-mine-{read_record(elsewhere / 'mine').weights_sha256[:8]}")
+
+
+@pytest.fixture
+def untouched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search for a circuit is a failure."""
+
+    def search(*arguments: object) -> None:
+        raise AssertionError("searched")
+
+    monkeypatch.setattr("steer.finding.discover", search)
+
+
+@pytest.mark.parametrize(
+    ("home", "broken"),
+    [(True, "roles: ["), (True, "nobody"), (True, "a: b"), (False, "roles: ["), (False, "a: b")],
+)
+@pytest.mark.usefixtures("untouched")
+def test_a_broken_circuit_is_told_and_not_searched(steer, elsewhere: Path, home: bool, broken: str):
+    """Beside the weights, or in the results."""
+    folder = elsewhere / "mine"
+    shutil.copytree(CHECKPOINTS / "tiny", folder)
+    if broken == "nobody":
+        write_roles(folder, {"output": ["nobody"]})
+    else:
+        place = folder if home else results_folder("discover", str(folder))
+        place.mkdir(parents=True, exist_ok=True)
+        (place / CIRCUIT).write_text(broken)
+    done = steer("discover", "-c", folder)
+    assert done.exit_code == 2, done.output
+    assert CIRCUIT in done.stderr
+    assert str(steer("discover", "-c", folder, "--force").exception) == "searched"
+
+
+def test_a_checkpoint_of_this_folder_has_a_name(elsewhere: Path, monkeypatch: pytest.MonkeyPatch):
+    shutil.copytree(CHECKPOINTS / "tiny", elsewhere / "mine")
+    monkeypatch.chdir(elsewhere / "mine")
+    assert load_checkpoint(".").name == "mine"

@@ -1,0 +1,108 @@
+"""Pictures: no text makes them unreadable, and one that fails loses no number."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+
+from steer.figures.draw import DRAWN
+from steer.figures.pattern import fill_pattern
+from steer.figures.theme import FORMATS, new_figure, theme
+from steer.library import Loaded
+from steer.results import Result, read_result
+
+LONG = {"letters": "x" * 5_000, "words": "word " * 2_000, "lines": "line\n" * 500, "tabs": "a\t" * 3_000}
+
+
+def bars(**told: str) -> Result:
+    row = {"measure": "exact-match", "head": "", "against": "answer", "decoding": "forced", "position": "all"}
+    row |= {"value": 0.5, "low": 0.4, "high": 0.6, "condition": told.get("condition", "clean")}
+    recipe = {"description": told.get("description", ""), "figure": ["bars"]}
+    meta = {"name": told.get("name", "a"), "recipe": recipe, "episodes": 9}
+    return Result(meta | {"checkpoint": {"name": told.get("checkpoint", "m")}}, [row])
+
+
+@pytest.mark.parametrize("key", ["description", "name", "checkpoint", "condition"])
+@pytest.mark.parametrize("text", LONG.values(), ids=LONG)
+def test_long_texts_leave_room_for_the_axes(key: str, text: str):
+    result = bars(**{key: text})
+    with theme():
+        figure = DRAWN["bars"](result)
+        figure.draw_without_rendering()
+        (axes,) = figure.axes
+    room = axes.get_position()
+    assert room.width > 0.25
+    assert room.height > 0.15
+    assert axes.get_tightbbox().x0 > -1  # and nothing sticks out
+
+
+def shown(axes: Axes) -> list[str]:
+    return [text.get_text() for text in (*axes.get_xticklabels(), *axes.get_yticklabels())]
+
+
+def test_a_pattern_is_an_image_with_its_tokens_at_the_cells():
+    weights = np.arange(12).reshape(3, 4) / 12
+    with theme():
+        axes = new_figure(3, 3).add_subplot()
+        fill_pattern(axes, weights.tolist(), "ABC", "defg")
+    (image,) = axes.images
+    assert np.array_equal(image.get_array(), weights)
+    assert image.get_clim() == (0, 1)
+    assert shown(axes) == [*"defg", *"ABC"]
+    assert list(axes.get_xticks()) == [0, 1, 2, 3]  # the centre of a cell is its number
+    assert image.get_extent() == [-0.5, 3.5, 2.5, -0.5]  # the first query stands on top
+    assert len(axes.collections) == 2  # the grid; not a shape for each cell
+    assert not plt.get_fignums()
+
+
+@pytest.fixture
+def call(recipe_file, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[object, ...]:
+    """A run whose numbers are made up on the spot."""
+    monkeypatch.setattr("steer.experiment.experiment_hash", lambda *given: "0123456789")
+
+    def run(loaded: Loaded, *given: object) -> Result:
+        result = bars()
+        result.metadata |= {"hash": "0123456789", "seconds": 0.0, "recipe": loaded.recipe.model_dump(mode="json")}
+        return result
+
+    monkeypatch.setattr("steer.experiment.run_experiment", run)
+    path = recipe_file("kind: clean\ncheckpoint: tiny\nmeasures: [{name: exact-match}]\n")
+    return ("run", path, "--out", tmp_path / "out", "--json")
+
+
+def test_a_failed_picture_is_a_warning_and_the_numbers_stay(steer, call, monkeypatch: pytest.MonkeyPatch):
+    def fail(result: Result) -> None:
+        raise ZeroDivisionError("no room")
+
+    with monkeypatch.context() as patch:
+        patch.setitem(DRAWN, "bars", fail)
+        done = steer(*call)
+    assert done.exit_code == 0, done.output
+    assert done.stderr == "warning: mine: the picture figure could not be drawn (ZeroDivisionError: no room)\n"
+    told = json.loads(done.stdout)
+    assert told["pictures"] == []
+    assert read_result(Path(told["folder"])).rows == told["rows"]
+    again = json.loads(steer(*call).stdout)  # it is tried anew
+    assert again["unchanged"]
+    assert [Path(name).name for name in again["pictures"]] == ["figure.png"]
+
+
+def test_missing_and_older_pictures_are_drawn_again(steer, call):
+    folder = Path(json.loads(steer(*call).stdout)["folder"])
+    names = [f"figure.{kind}" for kind in FORMATS]
+    for name in names:  # killed before this picture was written
+        (folder / name).unlink()
+        assert json.loads(steer(*call).stdout)["unchanged"]
+        assert (folder / name).is_file()
+    os.utime(folder / names[1], ns=(0, 0))  # of an earlier result, which was then replaced
+    steer(*call)
+    written = {name: (folder / name).stat().st_mtime_ns for name in (*names, "result.json")}
+    assert written[names[1]] > 0
+    steer(*call)
+    assert written == {name: (folder / name).stat().st_mtime_ns for name in written}  # whole: nothing is done
