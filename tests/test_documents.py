@@ -132,11 +132,11 @@ def test_a_huge_file_is_not_read(tmp_path: Path):
 
 def test_overrides_reach_any_value():
     changes = ["stages.0.epochs=9", "model.dropout=0", "stages.0.lr=[0.01, 0.001]", "description='mine: a run'"]
-    changes += ["stages.0.questions.copies=2", "stages.0.grammars.0.primitives=[3, 3]", "stages.0.epochs=8"]
+    changes += ["stages.0.questions.copies=2", "stages.0.grammars.0.primitives=[3, 3]"]
     protocol = check(override(parse(GOOD, "f.yaml"), changes), Protocol)
     stage = protocol.stages[0]
     assert (protocol.model.dropout, stage.lr, protocol.description) == (0.0, (0.01, 0.001), "mine: a run")
-    assert (stage.questions.copies, stage.grammars[0].primitives, stage.epochs) == (2, (3, 3), 8)  # the last one wins
+    assert (stage.questions.copies, stage.grammars[0].primitives, stage.epochs) == (2, (3, 3), 9)
     assert (protocol.model.heads, stage.name, protocol.optimiser.weight_decay) == (4, "one", 0.01)  # as they were
 
 
