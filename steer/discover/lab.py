@@ -140,6 +140,16 @@ class Lab:
 
         return measure, [LOGITS]
 
+    def said(self, tokens: Sequence[Tensor]) -> tuple[Measure, list[Site]]:
+        """Is the likeliest token this one, at steps where one of two arguments is chosen?"""
+
+        def measure(part: Part, values: Values) -> tuple[Tensor, Tensor]:
+            target, rival = self.targets[part.number], self.rivals[part.number]
+            said = values["logits"].argmax(-1) == tokens[part.number]
+            return said.double(), is_colour(target) & (rival != target)
+
+        return measure, [LOGITS]
+
     def likelihood(self) -> tuple[Measure, list[Site]]:
         """The log-likelihood of the whole answer: smoother than whether it is right."""
 

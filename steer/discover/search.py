@@ -17,7 +17,7 @@ from steer.discover.lab import Lab
 from steer.discover.prune import Pruned, judge, needed_mlps, prune
 from steer.discover.roles import Score, role_scores
 from steer.discover.trace import THRESHOLD, trace
-from steer.discover.writers import logit_shares, writing_heads
+from steer.discover.writers import chosen, logit_shares, writing_heads
 from steer.model.checkpoint import Checkpoint
 from steer.names import ROLES, Node, Role
 from steer.task.episode import Episode
@@ -122,11 +122,11 @@ def verify(checkpoint: Checkpoint, circuit: Circuit, episodes: Sequence[Episode]
     lead = next((head for head in writers if head in core), writers[0])
     drawn = {edge.source for edge in circuit.edges} | {*map(str, writers)}
     traced = [head for head in lab.shape.all_heads if str(head) in drawn]
-    chosen = choices(episodes)
+    choosing = Lab(checkpoint, choices(episodes))
     looks = circuit.evidence["read_by"] == "attention"
-    gaze = kept_attention(Lab(checkpoint, chosen), lead, core) if looks else None
+    gaze = kept_attention(choosing, lead, core) if looks else None
     tell(0.8, "second opinions")
-    some = Lab(checkpoint, chosen[: len(episodes) // 4])
+    some = Lab(checkpoint, choosing.episodes[: len(episodes) // 4])
     ports = [lab.shape.site(name) for name in dict.fromkeys(edge.target for edge in circuit.edges)]
     said = opinions(some, ports) if ports else None
     tell(0.9, "interchanges")
@@ -136,6 +136,7 @@ def verify(checkpoint: Checkpoint, circuit: Circuit, episodes: Sequence[Episode]
         "traced_heads": {"heads": len(traced), "faithfulness": kept_accuracy(lab, traced)},
         "smallest_circuit": judge(lab, core) | {"output_attention": gaze},
         "model_without": needed_mlps(lab),
+        "choice": chosen(choosing, writers),
         "second_opinions": {"paths": len(said.paths), "rank_correlation_with_exact": said.agreement()}
         | {"approximation": "linear after the port; exact effects are measured by running each path"}
         if said

@@ -28,6 +28,8 @@ def describe(circuit: Circuit, paths: bool = True) -> str:
         lines.append(f"  {role:22}{', '.join(told) or 'no head'}")
     unnamed = [m.node for m in circuit.members if m.role is None and "-" in m.node and "mlp" not in m.node]
     lines.append(f"  {'matter, fit no role':22}{', '.join(unnamed) or 'none'}")
+    written = [f"{node} {share['value']:.0%}" for node, share in _by_value(evidence["logit_shares"])]
+    lines.append(f"  {'write the choice':22}{', '.join(written) or 'none'}")
     verdict = _verdict(circuit) if evidence.get("smallest_circuit") else ["", "the task is not done: nothing to check"]
     return "\n".join([*lines, *verdict, *(_paths(circuit) if paths else [])])
 
@@ -38,6 +40,10 @@ def _traced_from(evidence: dict[str, Any]) -> str:
         "writing": "which write the choice and do not look at the next token; read by what they write",
     }
     return f"{', '.join(evidence['traced_from'])}, {how[evidence['read_by']]}"
+
+
+def _by_value(shares: dict[str, Any]) -> list[tuple[str, dict[str, float]]]:
+    return sorted(shares.items(), key=lambda entry: -entry[1]["value"])
 
 
 def _paths(circuit: Circuit) -> list[str]:
@@ -72,6 +78,7 @@ def _verdict(circuit: Circuit) -> list[str]:
         f"({gaps['subsets']} subsets, without which the model keeps {gaps['model_keeps']:.0%})",
         f"  least needed head     {min(judged['minimality'].items(), key=lambda entry: entry[1])[0]}",
     ]
+    lines.append(f"  choice                {_choice(circuit.evidence['choice'])}")
     if gaze:
         lines.append(
             f"  output attention      {gaze['clean']['value']:.1%} clean, {gaze['circuit']['value']:.1%} in that set "
@@ -127,6 +134,13 @@ def _kept(found: dict[str, Any]) -> str:
     return f"{found['value']:.1%} of the accuracy ({found['low']:.1%} to {found['high']:.1%})" + f"; {parts}" * bool(
         parts
     )
+
+
+def _choice(found: dict[str, Any]) -> str:
+    """How often each argument's colour is said, with the heads that paths are traced from and without them."""
+    clean, ablated = (f"{found['right'][when]['value']:.1%}" for when in ("clean", "ablated"))
+    other = f"{found['other_argument']['ablated']['value']:.1%}"
+    return f"{clean} of colours right; without {', '.join(found['without'])} {ablated}, the other argument's {other}"
 
 
 def _mlps(found: dict[str, Any]) -> str:

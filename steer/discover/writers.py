@@ -7,6 +7,7 @@ argument's: what is written for both alike chooses nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 
@@ -33,3 +34,14 @@ def writing_heads(heads: Sequence[Node], shares: Mapping[Node, Estimate], thresh
     """Those of these heads that write a part of the choice, by how much they write."""
     found = [head for head in heads if head in shares and shares[head].low > threshold / 2]
     return sorted(found, key=lambda head: -shares[head].value)
+
+
+def chosen(lab: Lab, heads: Sequence[Node]) -> dict[str, Any]:
+    """How often the colour of the right argument is said, and of the other one: clean, and without these heads."""
+    told: dict[str, Any] = {"without": [str(head) for head in heads]}
+    for name, tokens in (("right", lab.targets), ("other_argument", lab.rivals)):
+        measure, _ = lab.said(tokens)
+        (found,) = lab.measure([lab.ablating(name, heads)], measure).values()
+        whens = {"clean": lab.clean(measure), "ablated": found}
+        told[name] = {when: lab.estimate(tally).model_dump() for when, tally in whens.items()}
+    return told

@@ -162,7 +162,7 @@ def draw_curve(circuit: Circuit, folder: Path, name: str = "curve") -> Path:
         size, kept, chance = judged["heads"], judged["faithfulness"], judged["random_circuits"]
         whole = judged["clean"]["value"]
         axes.errorbar(
-            size, kept["value"] * whole, fmt="s", color=INK, markersize=4, zorder=4, label="faithful set, test episodes",
+            size, kept["value"] * whole, fmt="s", color=INK, markersize=4, zorder=4, label="faithful set (test)",
             yerr=[[(kept["value"] - kept["low"]) * whole], [(kept["high"] - kept["value"]) * whole]],
         )  # fmt: skip
         axes.errorbar(
