@@ -44,7 +44,7 @@ def _lead(claims: Sequence[dict[str, Any]]) -> str:
 
 def _table(claims: Sequence[dict[str, Any]]) -> str:
     names = ("figure", "claim", "paper", "here", "rule", "verdict", "recipe")
-    titles = ("Fig.", "claim", "in the paper", "this checkpoint", "as in the paper if", "verdict", "recipe")
+    titles = ("Fig.", "claim", "in the paper", "this checkpoint", "rule: as in the paper if", "verdict", "recipe")
     head = "".join(f"<th>{title}</th>" for title in titles)
     lines = []
     for claim in claims:

@@ -45,5 +45,5 @@ def reproduce(
     typer.echo(f"{found.checkpoint}: {len(found.claims)} claims: {tally(found.claims)}{quick}\n")
     for claim in found.claims:
         typer.echo(f"{claim['figure']:7}{claim['claim']}\n{'':7}paper: {claim['paper']}   here: {claim['here']}")
-        typer.echo(f"{'':7}{claim['verdict']}   (as in the paper if: {claim['rule']})")
+        typer.echo(f"{'':7}{claim['verdict']}   [rule: {claim['rule']}]")
     typer.echo(f"\nindex: {found.index}")

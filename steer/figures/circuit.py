@@ -44,7 +44,7 @@ def draw_circuit(circuit: Circuit, folder: Path, name: str = "circuit") -> Path:
         half = max(map(len, rows.values()), default=1) / 2
         axes.set_xlim(-half - 0.15, half + 0.15)
         axes.set_xticks([])
-        axes.set_title(_title(circuit, len(edges)), loc="left", fontsize=7)
+        axes.set_title(_title(circuit, len(edges)), loc="left", fontsize=6.5)
         sns.despine(figure, left=True, bottom=True)
         axes.tick_params(length=0)
         _legend(axes)
@@ -127,7 +127,7 @@ def _title(circuit: Circuit, edges: int) -> str:
     """The two sets of heads that are told of, each by its name and with what it keeps alone."""
     evidence = circuit.evidence
     into = ", ".join(evidence.get("traced_from", ())) or "the output heads"
-    lines = [f"{circuit.checkpoint.name}: {edges} traced paths into {into}"]
+    lines = [f"{circuit.checkpoint.name}: {edges} traced paths into {into}; MLPs are kept in what follows"]
     for name, key in (("heads on traced paths", "traced_heads"), ("smallest faithful set", "smallest_circuit")):
         found = evidence.get(key)
         lines += [f"{name}: {found['heads']} heads alone keep {_kept(found['faithfulness'])}"] if found else []
@@ -136,8 +136,8 @@ def _title(circuit: Circuit, edges: int) -> str:
 
 def _kept(found: dict[str, Any]) -> str:
     groups = {"one_argument": "one argument", "two_arguments": "two arguments"}
-    parts = ", ".join(f"{title} {found[key]['value']:.0%}" for key, title in groups.items() if key in found)
-    return f"{found['value']:.0%} of the accuracy" + (f" ({parts})" if parts else "")
+    parts = ", ".join(f"{title} {found[key]['value']:.1%}" for key, title in groups.items() if key in found)
+    return f"{found['value']:.1%} of the accuracy" + (f" ({parts})" if parts else "")
 
 
 def _legend(axes: Axes) -> None:
@@ -175,6 +175,6 @@ def draw_curve(circuit: Circuit, folder: Path, name: str = "curve") -> Path:
         axes.yaxis.set_major_formatter("{x:.0%}")
         axes.legend(frameon=False, loc="center right")
         named = f"{circuit.checkpoint.name}: smallest faithful set, {size} of {curve[0][0]} heads"
-        axes.set_title(f"{named}\nkeeps {_kept(kept)}", loc="left", fontsize=7)
+        axes.set_title(f"{named}\nkeeps {_kept(kept)}", loc="left", fontsize=6)
         sns.despine(figure)
         return save_figure(figure, folder, name)
