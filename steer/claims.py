@@ -1,93 +1,48 @@
-"""The paper's claims, held against what a checkpoint shows: results in, verdicts out.
+"""The rules by which the paper's claims are judged: results in, verdicts out.
 
-Every verdict follows from the numbers by a rule that is stated here, the same for every checkpoint. R² counts as
-clear from a tenth of the variance on, and as erased when less than a tenth of it is left.
+Every verdict follows from the numbers by a rule that is stated with it, the same for every checkpoint, and looks at
+their intervals: where an interval lies on both sides of what decides, the verdict is open.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from collections.abc import Sequence
 
 from steer.plan import ENDS
 from steer.results import Result
+from steer.verdicts import (
+    AS,
+    DIFFERS,
+    NOT_SHOWN,
+    OPEN,
+    Cast,
+    Change,
+    Claim,
+    Finding,
+    Judge,
+    MissingError,
+    Row,
+    change,
+    find,
+    lead,
+    meets,
+    number,
+    ruled,
+    share,
+)
 
-Row: TypeAlias = dict[str, Any]
-Cast: TypeAlias = Mapping[str, Sequence[str]]  # role -> heads that play it, the lead first
-AS, DIFFERS, NOT_SHOWN = "as in the paper", "differs", "not shown"
-CLEAR, ERASED = 0.1, 0.1
-
-
-class MissingError(Exception):
-    """What a claim needs is not in the result."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What a checkpoint shows: in words, in the main number, and as a verdict."""
-
-    here: str
-    verdict: str
-    row: Row | None = None
-
-
-Judge: TypeAlias = Callable[[Result, Cast], Finding]
-
-
-@dataclass(frozen=True)
-class Claim:
-    figure: str
-    recipe: str
-    claim: str
-    paper: str
-    judge: Judge
-
-    def hold(self, result: Result | None, cast: Cast, missing: str) -> dict[str, Any]:
-        """The claim's line of the table; `missing` says why a result, or a part of it, is not there."""
-        try:
-            if result is None:
-                raise MissingError("the recipe gave no result")
-            found = self.judge(result, cast)
-        except MissingError as error:
-            found = Finding("–", f"{NOT_SHOWN}: {missing or error}")
-        numbers = {key: found.row[key] if found.row else None for key in ("value", "low", "high")}
-        told = {"figure": self.figure, "claim": self.claim, "paper": self.paper, "here": found.here}
-        return told | {"verdict": found.verdict, **numbers, "recipe": self.recipe}
+__all__ = ["AS", "DIFFERS", "NOT_SHOWN", "OPEN", "Claim", "Finding"]  # beside the rules: what they are read with
+CLEAR, TRACE, HALF = 0.1, 0.1, 0.5  # R² that shows clusters; what of it may be left when it is gone; most of it
 
 
-def find(result: Result, **labels: str) -> Row:
-    """The one row with these labels, over all positions unless one is named."""
-    wanted = {"position": "all"} | labels
-    for row in result.rows:
-        if all(row[key] == value for key, value in wanted.items()):
-            return row
-    raise MissingError(f"the result has no row for {', '.join(labels.values())}")
-
-
-def lead(cast: Cast, role: str) -> str:
-    if not cast.get(role):
-        raise MissingError(f"this checkpoint has no head for the role ${role}")
-    return cast[role][0]
-
-
-def share(row: Row) -> str:
-    return f"{row['value']:.1%} ({row['low']:.1%} to {row['high']:.1%})"
-
-
-def number(row: Row) -> str:
-    if "null" in row:
-        return f"{row['value']:.3f} ({row['low']:.3f} to {row['high']:.3f}), by chance {row['null']:.3f}"
-    return f"{row['value']:.2f} ({row['low']:.2f} to {row['high']:.2f})"
-
-
+@ruled("the interval reaches 98 %, or lies above")
 def exact_match(result: Result, cast: Cast) -> Finding:
     row = find(result, measure="exact-match")
     return Finding(share(row), AS if row["high"] >= 0.98 else f"{DIFFERS}: below 98 %", row)
 
 
+@ruled("its interval lies above that of every other head; an MLP that writes more is named")
 def attribution(result: Result, cast: Cast) -> Finding:
-    """Among heads, as in the paper; an MLP that writes more is named."""
     rows = [row for row in result.rows if row["position"] == "all"]
     heads = sorted((row for row in rows if "." in row["head"] and row["head"].count("-") == 2), key=_value)[::-1]
     names = [row["head"] for row in heads]
@@ -97,56 +52,73 @@ def attribution(result: Result, cast: Cast) -> Finding:
     here = f"{output} {number(heads[place])}" + "".join(f"; {row['head']} {number(row)}" for row in second)
     others = [row for row in rows if row["head"].startswith("dec-mlp") and row["value"] > heads[0]["value"]]
     here += "".join(f"; {row['head']} {number(row)}" for row in others)
+    if any(meets(heads[place], row) for row in second):
+        return Finding(here, f"{OPEN}: {second[0]['head']} writes as much, as far as the intervals tell", heads[place])
     verdict = AS if place == 0 else f"{DIFFERS}: {names[0]} leads, the Output Head is number {place + 1} of the heads"
     return Finding(here, verdict, heads[place])
 
 
+@ruled("above 90 % at each of the positions 1 to 3, interval and all, on two-argument questions")
 def attention_accuracy(result: Result, cast: Cast) -> Finding:
     head = lead(cast, "output")
     rows = [find(result, measure="attention-accuracy", head=head, position=place) for place in "123"]
-    low = [row["position"] for row in rows if row["value"] <= 0.9]
+    below, unsure = ([r["position"] for r in rows if r[end] <= 0.9] for end in ("high", "low"))
     here = f"{head}: " + ", ".join(map(share, rows))
-    verdict = f"{DIFFERS}: not above 90 % at position {', '.join(low)}" if low else AS
+    verdict = AS if not unsure else f"{OPEN}: the interval meets 90 % at position {', '.join(unsure)}"
+    verdict = f"{DIFFERS}: not above 90 % at position {', '.join(below)}" if below else verdict
     return Finding(here, verdict, find(result, measure="attention-accuracy", head=head))
 
 
+@ruled("more than half of the colour tokens lie above 97.5 % of the null, interval and all")
 def alignment(result: Result, cast: Cast) -> Finding:
     head = lead(cast, "output")
     own, other = (find(result, head=head, measure="ov-alignment", against=what) for what in ("own row", "other rows"))
     above = find(result, head=head, measure="ov-above-null")
-    end = next(told["null_high"] for told in result.details["alignments"] if told["head"] == head)
-    here = f"own row {number(own)}, others {number(other)}; {share(above)} of tokens above the null's 97.5 % point"
-    if own["low"] > end:
-        return Finding(here, AS, own)
-    inside = "the own row is above the mean of the others, but inside their spread"
-    return Finding(here, f"{DIFFERS}: {inside if own['low'] > other['high'] else 'no alignment'}", own)
+    here = f"{share(above)} of tokens above the null's 97.5 % point; own row {number(own)}, others {number(other)}"
+    if above["low"] > HALF:
+        return Finding(here, AS, above)
+    if above["high"] > HALF:
+        return Finding(here, f"{OPEN}: about half of the tokens", above)
+    weak = f"on average only, {above['value']:.1%} of the tokens are above the null"
+    return Finding(here, f"{DIFFERS}: {weak if own['low'] > other['high'] else 'no alignment'}", above)
 
 
 def main_source(role: str) -> Judge:
     """Which head, kept alone, keeps most of the Output Head's attention accuracy?"""
 
+    @ruled(
+        "kept alone it keeps more than each other head does and than everything ablated leaves, beyond the intervals"
+    )
     def judge(result: Result, cast: Cast) -> Finding:
         wanted, rows = lead(cast, role), _sweep(result)
         nothing, everything = (find(result, condition=end) for end in (ENDS[0], ENDS[2]))
         if everything["high"] >= nothing["low"]:
             here = f"nothing ablated {share(nothing)}, everything ablated {share(everything)}"
             return Finding(here, f"{DIFFERS}: ablating every source costs nothing, so no source is needed", everything)
-        heads = [row for row in rows if "-mlp-" not in row["condition"]]
-        best, mine = max(heads, key=_value), _row(rows, wanted)
-        scale = f"; nothing ablated {share(nothing)}, everything ablated {share(everything)}"
-        here = f"{wanted} {share(mine)}" + (f", {best['condition']} {share(best)}" if best is not mine else "") + scale
-        more = [row for row in rows if row not in heads and row["value"] > best["value"]]
+        mine = _row(rows, wanted)
+        others = [row for row in rows if "-mlp-" not in row["condition"] and row is not mine]
+        best = max(others, key=_value, default=everything)
+        here = f"{wanted} {share(mine)}, {best['condition']} {share(best)}; nothing ablated {share(nothing)}"
+        here += f", everything ablated {share(everything)}"
+        more = [row for row in rows if "-mlp-" in row["condition"] and row["value"] > max(mine["value"], best["value"])]
         here += "".join(f"; {row['condition']} {share(row)}, not swept in the paper" for row in more)
-        if mine["low"] <= everything["high"]:
-            return Finding(here, f"{DIFFERS}: {wanted} alone keeps no more than is kept with everything ablated", mine)
-        return Finding(here, AS if best is mine else f"{DIFFERS}: {best['condition']} keeps more", mine)
+        return Finding(here, _compared(wanted, mine, best, everything), mine)
 
     return judge
+
+
+def _compared(wanted: str, mine: Row, best: Row, everything: Row) -> str:
+    if mine["low"] <= everything["high"]:
+        return f"{DIFFERS}: {wanted} alone keeps no more than is kept with everything ablated"
+    if meets(mine, best):
+        return f"{OPEN}: {best['condition']} keeps as much, as far as the intervals tell"
+    return AS if mine["value"] > best["value"] else f"{DIFFERS}: {best['condition']} keeps more"
 
 
 def needed_sources(roles: tuple[str, str]) -> Judge:
     """Which two heads cost most when one alone is ablated?"""
 
+    @ruled("ablated alone each of the two costs accuracy, and no other head costs more, beyond the intervals")
     def judge(result: Result, cast: Cast) -> Finding:
         wanted = [lead(cast, role) for role in roles]
         rows = [row for row in _sweep(result) if "-mlp-" not in row["condition"]]
@@ -158,29 +130,34 @@ def needed_sources(roles: tuple[str, str]) -> Judge:
         if not lost:
             named = " or ".join(dict.fromkeys(wanted))
             return Finding(here, f"{DIFFERS}: ablating {named} alone costs nothing", worst[0])
-        more = [row["condition"] for row in worst if row["condition"] not in wanted]
-        if not more:
-            return Finding(here, AS, worst[0])
-        text = f"{' and '.join(more)} costs more" if len(lost) == 2 else f"of the two, only {lost[0]} matters here"
-        return Finding(here, f"{DIFFERS}: {text}", worst[0])
+        if len(lost) < len(set(wanted)):
+            return Finding(here, f"{DIFFERS}: of the two, only {lost[0]} matters here", worst[0])
+        least = min(_row(rows, head)["low"] for head in wanted)
+        more = [row["condition"] for row in worst if row["condition"] not in wanted and row["high"] < least]
+        return Finding(here, f"{DIFFERS}: {' and '.join(more)} costs more" if more else AS, worst[0])
 
     return judge
 
 
 def carries(role: str, port: str) -> Judge:
+    @ruled(f"R² is above chance and at least {CLEAR}, interval and all")
     def judge(result: Result, cast: Cast) -> Finding:
         row = find(result, condition="clean", head=f"{lead(cast, role)}.{port}", measure="r-squared")
         if row["low"] <= row["null"]:
             return Finding(f"R² {number(row)}", f"{DIFFERS}: not above chance", row)
         weak = f"{DIFFERS}: above chance, but only {row['value']:.1%} of the variance"
-        return Finding(f"R² {number(row)}", AS if row["value"] >= CLEAR else weak, row)
+        unsure = f"{OPEN}: above chance, about {CLEAR}"
+        return Finding(
+            f"R² {number(row)}", AS if row["low"] >= CLEAR else unsure if row["high"] >= CLEAR else weak, row
+        )
 
     return judge
 
 
-def changed(role: str, port: str, condition: str, verdict: Callable[[Row, Row], str]) -> Judge:
+def changed(role: str, port: str, condition: str, verdict: Change) -> Judge:
     """R² of a site before and after an ablation."""
 
+    @ruled(verdict.rule)
     def judge(result: Result, cast: Cast) -> Finding:
         site = f"{lead(cast, role)}.{port}"
         before = find(result, condition="clean", head=site, measure="r-squared")
@@ -188,27 +165,41 @@ def changed(role: str, port: str, condition: str, verdict: Callable[[Row, Row], 
         here = f"R² {number(before)} → {number(after)}"
         if before["low"] <= before["null"]:
             return Finding(here, f"{DIFFERS}: not above chance to begin with", after)
-        return Finding(here, verdict(before, after), after)
+        return Finding(here, verdict.judge(before, after), after)
 
     return judge
 
 
+def _left(before: Row, after: Row) -> str:
+    return f"{after['value'] / before['value']:.0%} of it is left"
+
+
+@change("R² after is at chance, and its interval below a tenth of R² before")
 def erased(before: Row, after: Row) -> str:
-    left = after["value"] / before["value"]
-    return AS if left <= ERASED else f"{DIFFERS}: {left:.0%} of it is left"
+    if after["low"] > after["null"]:
+        return f"{DIFFERS}: {_left(before, after)}, above chance"
+    return AS if after["high"] <= TRACE * before["value"] else f"{OPEN}: perhaps at chance, but the interval is wide"
 
 
+@change("R² after lies below half of R² before, interval and all")
 def lowered(before: Row, after: Row) -> str:
-    return AS if after["high"] < before["low"] else f"{DIFFERS}: not lowered beyond the intervals"
+    if not after["high"] < before["low"]:
+        return f"{DIFFERS}: not lowered beyond the intervals"
+    if after["high"] < HALF * before["value"]:
+        return AS
+    return f"{DIFFERS if after['low'] > HALF * before['value'] else OPEN}: lowered, but {_left(before, after)}"
 
 
+@change("R² after is above chance and above half of R² before, interval and all")
 def survives(before: Row, after: Row) -> str:
     if after["low"] <= after["null"]:
         return f"{DIFFERS}: not above chance any more"
-    left = after["value"] / before["value"]
-    return AS if left > ERASED else f"{DIFFERS}: only {left:.0%} of it is left"
+    if after["low"] > HALF * before["value"]:
+        return AS
+    return f"{DIFFERS if after['high'] < HALF * before['value'] else OPEN}: only {_left(before, after)}"
 
 
+@ruled("afterwards more attention is on the other colour than before, and than on the answer, beyond the intervals")
 def attention_follows(result: Result, cast: Cast) -> Finding:
     def mass(condition: str, against: str) -> Row:
         return find(result, condition=condition, measure="attention-mass", against=against)
@@ -220,14 +211,16 @@ def attention_follows(result: Result, cast: Cast) -> Finding:
     return Finding(here, AS if moved else f"{DIFFERS}: the attention does not change sides", other[1])
 
 
+@ruled("more answers are the predicted ones than before, and not more than half, interval and all")
 def answers_follow(result: Result, cast: Cast) -> Finding:
     before, row = (
         find(result, condition=when, measure="exact-match", against="counterfactual") for when in ("before", "after")
     )
     if row["low"] <= before["high"]:
         return Finding(share(row), f"{DIFFERS}: no more answers follow than before", row)
-    further = f"{DIFFERS}: goes further, the answers themselves follow"
-    return Finding(share(row), further if row["low"] > 0.5 else AS, row)
+    if row["low"] > HALF:
+        return Finding(share(row), f"{DIFFERS}: goes further, the answers themselves follow", row)
+    return Finding(share(row), AS if row["high"] <= HALF else f"{OPEN}: about half of the answers follow", row)
 
 
 def _sweep(result: Result) -> list[Row]:

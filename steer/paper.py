@@ -6,10 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from steer.claims import (
-    AS,
-    DIFFERS,
-    Cast,
-    Claim,
     alignment,
     answers_follow,
     attention_accuracy,
@@ -25,6 +21,7 @@ from steer.claims import (
     survives,
 )
 from steer.results import Result
+from steer.verdicts import AS, DIFFERS, Cast, Claim
 
 CLUSTERS = "clear clusters (Fig. 6)"
 TRACED = "clear clusters (Fig. 10)"
@@ -55,7 +52,7 @@ CLAIMS = (
         attribution,
     ),
     Claim(
-        "2c", "fig02c_attention_accuracy", "it looks at the next token, positions 1 to 3", "> 90 %", attention_accuracy
+        "2c", "fig02c_attention_accuracy", "it looks at the next token, positions 1 to 3", "> 90 %", attention_accuracy,
     ),
     Claim("2d", "fig02d_ov_alignment", "its OV output aligns with the token's unembedding", "strongly", alignment),
     Claim("5a, 4", "fig05a_k_sources", "Primitive-Pairing is the main head into its K", "yes",
@@ -102,4 +99,6 @@ def _role(role: str, paper: str, cast: Cast) -> dict[str, Any]:
     heads = ", ".join(cast.get(role, ()))
     told = {"figure": "3", "claim": f"a head plays the role {role}", "paper": paper, "here": heads or "none"}
     verdict = f"{AS} (head numbers depend on the seed)" if heads else f"{DIFFERS}: no head plays it"
-    return told | {"verdict": verdict, "value": None, "low": None, "high": None, "recipe": "circuit.yaml"}
+    rule = "`steer discover` finds a head that fits the role more than half the way from chance to always, and matters"
+    none = dict.fromkeys(("value", "low", "high"))
+    return told | {"rule": rule, "verdict": verdict, **none, "recipe": "circuit.yaml"}

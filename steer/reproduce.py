@@ -20,6 +20,7 @@ from steer.recipe import Compare, Measure, RSquaredMeasure
 from steer.report import write_index
 from steer.runner import Outcome, run_loaded
 from steer.shipped import RECIPES
+from steer.verdicts import FULL, QUICK
 
 if TYPE_CHECKING:
     from steer.model.checkpoint import Checkpoint
@@ -64,7 +65,8 @@ def reproduce(
         missing[path.stem] = "; ".join(lost)
     cast: dict[str, list[str]] = {role: [str(node) for node in players] for role, players in checkpoint.shape.roles}
     results = {outcome.name: outcome.result for outcome in outcomes if outcome.result is not None}
-    claims = hold_all(results, cast, missing)
+    status = FULL if episodes is None else f"{QUICK}: {episodes:,} episodes at most for each recipe"
+    claims = [claim | {"status": status} for claim in hold_all(results, cast, missing)]
     found = Reproduction(checkpoint.name, outcomes, claims, out / "index.html")
     write_tables(found, out)
     return found

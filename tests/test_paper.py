@@ -13,7 +13,7 @@ import pytest
 from conftest import write_roles
 
 from steer import claims
-from steer.claims import AS, DIFFERS, NOT_SHOWN
+from steer.claims import AS, DIFFERS, NOT_SHOWN, OPEN
 from steer.paper import CLAIMS, ROLES, hold_all
 from steer.reproduce import paper_recipes
 from steer.results import Result, read_result
@@ -45,6 +45,10 @@ ENDS = {"nothing ablated": 0.9, "everything ablated": 0.1}
         (claims.exact_match, result(row(0.975, measure="exact-match")), AS),
         (claims.exact_match, result(row(0.965, measure="exact-match")), f"{DIFFERS}: below 98 %"),
         (claims.attribution, result(row(1, head="dec-cross-1.5"), row(0.9, head="dec-self-0.1")), AS),
+        (
+            claims.attribution, result(row(1, head="dec-cross-1.5"), row(0.99, head="dec-self-0.1")),
+            f"{OPEN}: dec-self-0.1 writes as much",
+        ),
         (claims.attribution, result(row(1, head="dec-cross-1.5"), row(9, head="dec-mlp-1")), AS),
         (claims.attribution, result(row(1, head="dec-cross-1.5"), row(9, head="dec.tok")), AS),
         (
@@ -54,6 +58,10 @@ ENDS = {"nothing ablated": 0.9, "everything ablated": 0.1}
         ),
         (claims.main_source("primitive-pairing"), sweep(ENDS | {"enc-self-1.1": 0.6, "enc-self-0.1": 0.3}), AS),
         (claims.main_source("primitive-pairing"), sweep(ENDS | {"enc-self-1.1": 0.6, "enc-mlp-1": 0.7}), AS),
+        (
+            claims.main_source("primitive-pairing"), sweep(ENDS | {"enc-self-1.1": 0.6, "enc-self-0.1": 0.61}),
+            f"{OPEN}: enc-self-0.1 keeps as much",
+        ),
         (
             claims.main_source("primitive-pairing"), sweep(ENDS | {"enc-self-1.1": 0.6, "enc-self-0.1": 0.7}),
             f"{DIFFERS}: enc-self-0.1 keeps more",
@@ -105,6 +113,7 @@ def r2(value: float, spread: float = 0.01, null: float = 0.02, condition: str = 
     ("value", "verdict"),
     [
         (0.4, AS),
+        (0.105, f"{OPEN}: above chance, about 0.1"),
         (0.05, f"{DIFFERS}: above chance, but only 5.0% of the variance"),
         (0.02, f"{DIFFERS}: not above chance"),
     ],
@@ -117,10 +126,14 @@ def test_verdicts_on_structure(value: float, verdict: str):
     ("rule", "before", "after", "verdict"),
     [
         (claims.erased, 0.4, 0.03, AS),
-        (claims.erased, 0.4, 0.1, f"{DIFFERS}: 25% of it is left"),
-        (claims.lowered, 0.4, 0.37, AS),
+        (claims.erased, 0.4, 0.04, f"{DIFFERS}: 10% of it is left, above chance"),
+        (claims.erased, 0.2, 0.02, f"{OPEN}: perhaps at chance, but the interval is wide"),
+        (claims.lowered, 0.4, 0.1, AS),
+        (claims.lowered, 0.4, 0.2, f"{OPEN}: lowered, but 50% of it is left"),
+        (claims.lowered, 0.4, 0.37, f"{DIFFERS}: lowered, but 92% of it is left"),
         (claims.lowered, 0.4, 0.39, f"{DIFFERS}: not lowered beyond the intervals"),
-        (claims.survives, 0.4, 0.2, AS),
+        (claims.survives, 0.4, 0.22, AS),
+        (claims.survives, 0.4, 0.2, f"{OPEN}: only 50% of it is left"),
         (claims.survives, 0.4, 0.04, f"{DIFFERS}: only 10% of it is left"),
         (claims.survives, 0.4, 0.025, f"{DIFFERS}: not above chance any more"),
         (claims.erased, 0.01, 0.0, f"{DIFFERS}: not above chance to begin with"),
@@ -145,7 +158,13 @@ def test_attention_must_change_sides(before: tuple[float, float], after: tuple[f
 
 
 @pytest.mark.parametrize(
-    ("after", "verdict"), [(0.3, AS), (0.9, f"{DIFFERS}: goes further"), (0.0, f"{DIFFERS}: no more answers follow")]
+    ("after", "verdict"),
+    [
+        (0.3, AS),
+        (0.495, f"{OPEN}: about half"),
+        (0.9, f"{DIFFERS}: goes further"),
+        (0.0, f"{DIFFERS}: no more answers follow"),
+    ],
 )
 def test_answers_must_follow_at_all(after: float, verdict: str):
     rows = [
@@ -155,21 +174,33 @@ def test_answers_must_follow_at_all(after: float, verdict: str):
     assert held(claims.answers_follow, result(*rows)).startswith(verdict)
 
 
-@pytest.mark.parametrize(("places", "verdict"), [((0.95, 0.92, 0.91), AS), ((0.95, 0.85, 0.91), "position 2")])
+@pytest.mark.parametrize(
+    ("places", "verdict"),
+    [
+        ((0.95, 0.92, 0.92), AS),
+        ((0.95, 0.85, 0.91), f"{DIFFERS}: not above 90 % at position 2"),
+        ((0.895, 0.95, 0.92), f"{OPEN}: the interval meets 90 % at position 1"),
+    ],
+)
 def test_attention_must_be_right_at_each_position(places: tuple[float, ...], verdict: str):
     rows = [row(value, position=str(n)) for n, value in enumerate(places, 1)]
     rows = [r | {"measure": "attention-accuracy", "head": "dec-cross-1.5"} for r in [*rows, row(0.9)]]
-    assert held(claims.attention_accuracy, result(*rows)).endswith(verdict)
+    assert held(claims.attention_accuracy, result(*rows)) == verdict
 
 
-@pytest.mark.parametrize(("own", "verdict"), [(5, AS), (2, "inside their spread"), (0, "no alignment")])
-def test_alignment_is_judged_against_the_null(own: float, verdict: str):
+@pytest.mark.parametrize(
+    ("own", "above", "verdict"),
+    [
+        (5, 0.6, AS),
+        (5, 0.5, f"{OPEN}: about half of the tokens"),
+        (5, 0.4, f"{DIFFERS}: on average only, 40.0% of the tokens are above the null"),
+        (0, 0.02, f"{DIFFERS}: no alignment"),
+    ],
+)
+def test_alignment_is_judged_against_the_null(own: float, above: float, verdict: str):
     rows = [row(own, measure="ov-alignment", against="own row"), row(0, measure="ov-alignment", against="other rows")]
-    rows.append(row(0.5, measure="ov-above-null", against="other rows"))
-    given = result(
-        *(r | {"head": "dec-cross-1.5"} for r in rows), alignments=[{"head": "dec-cross-1.5", "null_high": 4}]
-    )
-    assert held(claims.alignment, given).endswith(verdict)
+    rows.append(row(above, measure="ov-above-null", against="other rows"))
+    assert held(claims.alignment, result(*(r | {"head": "dec-cross-1.5"} for r in rows))) == verdict
 
 
 def test_every_recipe_of_the_paper_is_judged_or_shown():
@@ -202,6 +233,10 @@ def test_reproduce_writes_figures_claims_and_an_index(steer, cast: Path, tmp_pat
         lines = list(csv.DictReader(file))
     assert [line["claim"] for line in lines] == [claim["claim"] for claim in told["claims"]]
     assert all(claim["verdict"] and unescape(page).count(claim["here"]) for claim in told["claims"])
+    assert all(line["rule"] and line["rule"] in unescape(page) for line in lines)
+    quick = "quick look: 12 episodes at most for each recipe"
+    assert {line["status"] for line in lines} == {quick}
+    assert quick in page
     assert json.loads((out / "claims.json").read_text())["claims"] == told["claims"]
     kinds = [claim["verdict"].startswith(AS) for claim in told["claims"]]
     assert f"{len(kinds)} claims: {sum(kinds)} as in the paper" in page

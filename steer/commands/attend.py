@@ -14,7 +14,7 @@ PromptOption = Annotated[str | None, typer.Option(help='Your own: "B S A | A = r
 
 
 def attend(
-    head: Annotated[str, typer.Option(help="A head: dec-cross-1.5.")],
+    head: Annotated[str, typer.Option(help="A head (dec-cross-1.4) or a role ($output).")],
     checkpoint: CheckpointOption = DEFAULT,
     episode: EpisodeOption = None,
     prompt: PromptOption = None,

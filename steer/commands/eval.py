@@ -19,7 +19,7 @@ def evaluate(
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Exact match under greedy decoding, by output length and number of arguments, with 95 % intervals."""
+    """Exact match under greedy decoding, by arguments, length and whether training has it renamed; 95 % intervals."""
     from json import dumps
 
     from steer.commands.pictures import draw_or_warn
@@ -35,9 +35,10 @@ def evaluate(
     loaded = load_checkpoint(checkpoint, device)
     folder = out or results_folder("eval", checkpoint)
     make_folder(folder)
-    episodes = make_splits(loaded.record.data_seed)[split]
+    splits = make_splits(loaded.record.data_seed)
+    episodes, trained = splits[split], () if split == "train" else splits.train
     with bar("evaluating", len(episodes), quiet, unit="episodes") as advance:
-        result = accuracy(loaded.model, episodes, lambda done: advance(done, ""))
+        result = accuracy(loaded.model, episodes, lambda done: advance(done, ""), trained)
     report = {"checkpoint": loaded.name, "split": split} | result
     write_atomically(folder / "result.json", dumps(report, indent=1) + "\n")
 
@@ -51,9 +52,13 @@ def evaluate(
 
 
 def _table(report: dict[str, Any]) -> str:
-    lines = [f"{'':22}{'episodes':>9}{'exact match':>13}   95 % interval"]
+    from steer.measure.accuracy import NEW
+
+    lines = [f"{'':32}{'episodes':>9}{'exact match':>13}   95 % interval"]
     for row in report["groups"]:
         low, high = row["interval"]
-        lines.append(f"{row['group']:22}{row['episodes']:>9,}{row['exact_match']:>12.1%}   {low:.1%} to {high:.1%}")
-    lines.append(f"\ntoken accuracy {report['token_accuracy']:.2%}, perplexity {report['perplexity']:.4g}")
+        lines.append(f"{row['group']:32}{row['episodes']:>9,}{row['exact_match']:>12.1%}   {low:.1%} to {high:.1%}")
+    if any(row["group"] == NEW for row in report["groups"]):
+        lines.append(f"\n{NEW}: in no training episode, whatever its symbols and colours are called and in which order")
+    lines.append(f"token accuracy {report['token_accuracy']:.2%}, perplexity {report['perplexity']:.4g}")
     return "\n".join([f"{report['checkpoint']} on the {report['split']} split, greedy decoding", *lines])

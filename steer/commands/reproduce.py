@@ -22,7 +22,6 @@ def reproduce(
     """Run every recipe of the paper: figures, a table of its claims, and an index page."""
     from json import dumps
 
-    from steer.claims import AS, DIFFERS, NOT_SHOWN
     from steer.commands.pictures import warn
     from steer.commands.progress import bar
     from steer.devices import check_device
@@ -32,6 +31,7 @@ def reproduce(
     from steer.reproduce import reproduce as run_all
     from steer.results import RESULT, results_folder
     from steer.runner import interrupted
+    from steer.verdicts import tally
 
     check_device(device)
     loaded = load_checkpoint(checkpoint, device)
@@ -49,12 +49,9 @@ def reproduce(
         told = {"checkpoint": found.checkpoint, "claims": found.claims, "pictures": files, "index": str(found.index)}
         typer.echo(dumps(told, indent=1))
         return
-    verdicts = [claim["verdict"] for claim in found.claims]
-    counts = {kind: sum(verdict.startswith(kind) for verdict in verdicts) for kind in (AS, DIFFERS, NOT_SHOWN)}
-    tally = ", ".join(f"{count} {kind}" for kind, count in counts.items())
-    quick = f" (a quick look: {episodes} episodes at most for each)" if episodes else ""
-    typer.echo(f"{found.checkpoint}: {len(verdicts)} claims: {tally}{quick}\n")
+    quick = f" ({found.claims[0]['status']})" if episodes else ""
+    typer.echo(f"{found.checkpoint}: {len(found.claims)} claims: {tally(found.claims)}{quick}\n")
     for claim in found.claims:
         typer.echo(f"{claim['figure']:7}{claim['claim']}\n{'':7}paper: {claim['paper']}   here: {claim['here']}")
-        typer.echo(f"{'':7}{claim['verdict']}")
+        typer.echo(f"{'':7}{claim['verdict']}   [rule: {claim['rule']}]")
     typer.echo(f"\nindex: {found.index}")

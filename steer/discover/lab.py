@@ -7,6 +7,7 @@ turns what they read into a value for each episode.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -17,6 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from steer.circuit import Estimate
+from steer.discover.choosing import chooses, rivals
 from steer.engine.engine import Engine, Part, Values, hook_sizes
 from steer.engine.reference import Reference
 from steer.engine.values import Bench, site_value
@@ -33,6 +35,7 @@ from steer.task.episode import Episode
 from steer.task.vocabulary import PAD_ID
 
 DRAWS = 400
+GROUPS = {1: "one_argument", 2: "two_arguments"}
 Floats = NDArray[np.float64]
 Measure = Callable[[Part, Values], tuple[Tensor, Tensor]]  # values and what counts, both B P
 LOGITS = Site(Node("logits"))
@@ -50,10 +53,13 @@ class Lab:
             means = self.engine.means(writers, self.parts)
             self.reference = Reference(Ablation(), means, hook_sizes(self.model.config, writers), seed)
             self.benches = [self._bench(part) for part in self.parts]
-        self.targets = [
-            torch.from_numpy(collate([self.episodes[row] for row in part.rows]).target).to(self.engine.device)
-            for part in self.parts
-        ]
+        self.targets = self._tokens(self.episodes)
+        self.rivals = self._tokens([replace(episode, answer=rivals(episode)) for episode in self.episodes])
+
+    def _tokens(self, episodes: Sequence[Episode]) -> list[Tensor]:
+        """What the decoder should say, part by part."""
+        rows = ([episodes[row] for row in part.rows] for part in self.parts)
+        return [torch.from_numpy(collate(some).target).to(self.engine.device) for some in rows]
 
     def _bench(self, part: Part) -> Bench:
         clean = self.engine.clean(part, self.engine.order)
@@ -98,21 +104,49 @@ class Lab:
     def share(self, node: Node) -> tuple[Measure, list[Site]]:
         """What a node writes into the right token's logit, the final LayerNorm at its clean scale."""
         write_site = Site(node, "out" if node.is_head else None)
-        final = Site(Node("dec-resid", self.shape.decoder_layers - 1), "post").path
 
         def measure(part: Part, values: Values) -> tuple[Tensor, Tensor]:
             target = self.targets[part.number]
-            write = site_value(self.model, values, write_site)
-            stream = self.benches[part.number].clean[final]
-            return logit_attribution(self.model, {"it": write}, stream, target)["it"].double(), is_colour(target)
+            return self._written(part, site_value(self.model, values, write_site), target), is_colour(target)
 
         return measure, [Site(node, "z" if node.is_head else None)]
+
+    def choice(self, node: Node) -> tuple[Measure, list[Site]]:
+        """What a node writes into the right token's logit over that of the argument that was not chosen."""
+        share, reads = self.share(node)
+        if not any(map(chooses, self.episodes)):  # nothing is chosen here: over the mean colour's
+            return share, reads
+        write_site = Site(node, "out" if node.is_head else None)
+
+        def measure(part: Part, values: Values) -> tuple[Tensor, Tensor]:
+            target, rival = self.targets[part.number], self.rivals[part.number]
+            write = site_value(self.model, values, write_site)
+            right, wrong = (self._written(part, write, token) for token in (target, rival))
+            return right - wrong, is_colour(target) & (rival != target)
+
+        return measure, reads
+
+    def _written(self, part: Part, write: Tensor, token: Tensor) -> Tensor:
+        """What a write adds to these tokens' logits, above the mean colour's."""
+        final = Site(Node("dec-resid", self.shape.decoder_layers - 1), "post").path
+        stream = self.benches[part.number].clean[final]
+        return logit_attribution(self.model, {"it": write}, stream, token)["it"].double()
 
     def exact(self) -> tuple[Measure, list[Site]]:
         """Is the whole answer right?"""
 
         def measure(part: Part, values: Values) -> tuple[Tensor, Tensor]:
             return exact_match(values["logits"], self.targets[part.number])
+
+        return measure, [LOGITS]
+
+    def said(self, tokens: Sequence[Tensor]) -> tuple[Measure, list[Site]]:
+        """Is the likeliest token this one, at steps where one of two arguments is chosen?"""
+
+        def measure(part: Part, values: Values) -> tuple[Tensor, Tensor]:
+            target, rival = self.targets[part.number], self.rivals[part.number]
+            said = values["logits"].argmax(-1) == tokens[part.number]
+            return said.double(), is_colour(target) & (rival != target)
 
         return measure, [LOGITS]
 
@@ -137,6 +171,17 @@ class Lab:
         return self.measure([self.ablating(name, nodes) for name, nodes in sets.items()], measure, 1)
 
     # From tallies to numbers.
+
+    def kept(self, tally: Tally, clean: Tally) -> dict[str, Any]:
+        """A tally's mean as a share of the clean one's: of all questions, and of each number of arguments."""
+        counts = [len(episode.question.arguments) for episode in self.episodes]
+        groups = {name: [n == count for n in counts] for count, name in GROUPS.items()}
+        parts = {name: (tally.only(rows), clean.only(rows)) for name, rows in groups.items() if any(rows)}
+        found = {name: self.share_of(*pair).model_dump() for name, pair in parts.items()}
+        return self.share_of(tally, clean).model_dump() | found
+
+    def share_of(self, tally: Tally, whole: Tally) -> Estimate:
+        return self.interval(lambda mean: mean(tally) / np.maximum(mean(whole), 1e-9))
 
     @staticmethod
     def mean(tally: Tally) -> float:

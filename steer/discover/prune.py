@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -80,13 +81,13 @@ def judge(lab: Lab, core: Sequence[Node], seed: int = 0) -> dict[str, object]:
         sets[f"circuit less {number}"], sets[f"model less {number}"] = [*outside, *subset], subset
     sets |= {f"circuit less {head}": [*outside, head] for head in core}
     found = lab.accuracy_without(sets)
-    share = {name: lab.interval(lambda mean, t=tally: mean(t) / mean(clean)) for name, tally in found.items()}  # type: ignore[misc]
+    share = {name: lab.share_of(tally, clean) for name, tally in found.items()}
     gaps = [abs(share[f"circuit less {n}"].value - share[f"model less {n}"].value) for n in range(len(subsets)) if core]
     return {
         "heads": len(core),
         "clean": lab.estimate(clean).model_dump(),
-        "faithfulness": share["circuit"].model_dump(),
-        "random_circuits": _spread([share[f"random {n}"] for n in range(RANDOM)]),
+        "faithfulness": lab.kept(found["circuit"], clean),
+        "random_circuits": _spreads([lab.kept(found[f"random {n}"], clean) for n in range(RANDOM)]),
         "everything_ablated": share["nothing"].model_dump(),
         "model_without_circuit": share["without"].model_dump(),
         "model_without_random": _spread([share[f"without random {n}"] for n in range(RANDOM)]),
@@ -99,7 +100,21 @@ def judge(lab: Lab, core: Sequence[Node], seed: int = 0) -> dict[str, object]:
     }
 
 
-def _spread(found: list[Estimate]) -> dict[str, float]:
+def needed_mlps(lab: Lab) -> dict[str, Any]:
+    """The whole model without each MLP: circuits are sets of heads, and keep all of them."""
+    clean = lab.clean(lab.exact()[0], 1)
+    found = lab.accuracy_without({str(node): [node] for node in lab.shape.writers if node.kind.endswith("mlp")})
+    return {name: lab.kept(tally, clean) for name, tally in found.items()}
+
+
+def _spreads(found: list[dict[str, Any]]) -> dict[str, Any]:
+    """The spread over all questions and, beside it, over each kind of them."""
+    kinds = [key for key, value in found[0].items() if isinstance(value, dict)]
+    parts = {kind: _spread([Estimate(**one[kind]) for one in found]) for kind in kinds}
+    return _spread([Estimate(**{k: v for k, v in one.items() if k not in kinds}) for one in found]) | parts
+
+
+def _spread(found: list[Estimate]) -> dict[str, Any]:
     values = [one.value for one in found]
     return {"mean": _round(np.mean(values)), "min": _round(np.min(values)), "max": _round(np.max(values))}
 

@@ -1,4 +1,4 @@
-"""From a checkpoint to its circuit: logits -> output heads -> what feeds them -> … -> embeddings, each step measured.
+"""From a checkpoint to its circuit: logits -> heads that write -> what feeds them -> … -> embeddings, all measured.
 
 The order of events; the steps themselves are in the other files of this room.
 """
@@ -9,16 +9,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-
-from steer.circuit import Circuit, Described, Edge, Estimate, Member
+from steer.circuit import Circuit, Described, Edge, Member
 from steer.discover.abstraction import interchange
+from steer.discover.choosing import choices
 from steer.discover.gradients import opinions
 from steer.discover.lab import Lab
-from steer.discover.prune import Pruned, judge, prune
+from steer.discover.prune import Pruned, judge, needed_mlps, prune
 from steer.discover.roles import Score, role_scores
 from steer.discover.trace import THRESHOLD, trace
-from steer.measure.tally import Tally
+from steer.discover.writers import chosen, logit_shares, writing_heads
 from steer.model.checkpoint import Checkpoint
 from steer.names import ROLES, Node, Role
 from steer.task.episode import Episode
@@ -61,29 +60,32 @@ def discover(
     lab = Lab(checkpoint, searched[:count])
     choosing = Lab(checkpoint, choices(searched)[:count])
     tell(0.02, "roles")
-    cast = Cast(role_scores(lab.engine, lab.episodes, lab.parts))
-    shares = logit_shares(lab)
-    outputs = output_heads(lab, cast, shares, threshold)
+    cast = Cast(role_scores(choosing.engine, choosing.episodes, choosing.parts))
+    shares = logit_shares(choosing)
+    outputs = writing_heads([h for h in lab.shape.all_heads if cast.role(h) == "output"], shares, threshold)
     look_alikes = dict(cast.best)
     cast.keep_outputs(outputs)
-    traces = [trace(choosing, head, threshold, creeping(tell, 0.05, 0.35)) for head in outputs]
+    writers = outputs or writing_heads(lab.shape.all_heads, shares, threshold)  # nobody looks: who writes, then
+    traces = [trace(choosing, head, threshold, creeping(tell, 0.05, 0.35), bool(outputs)) for head in writers]
     edges = [edge for found in traces for edge in found.edges]
     able = lab.mean(lab.clean(lab.exact()[0], 1)) >= ABLE
-    pruned = prune(lab, tell=creeping(tell, 0.35, 0.7)) if outputs and able else Pruned([], [])
+    pruned = prune(lab, tell=creeping(tell, 0.35, 0.7)) if writers and able else Pruned([], [])
     direct = [node for node, share in shares.items() if share.low > threshold]
-    members = cast_members(lab, cast, outputs, edges, direct, pruned.core)
+    members = cast_members(choosing, cast, writers, edges, direct, pruned.core)
     circuit = Circuit(
         checkpoint=Described(name=checkpoint.name, sha256=checkpoint.record.weights_sha256),
-        roles=players(members, edges, shares),
+        roles=players(members, edges, {str(head): shares[head].value for head in writers}),
         members=tuple(members),
         edges=tuple(edges),
         groups=tuple(group for found in traces for group in found.groups),
         evidence={
             "steer": __version__,
-            "searched_on": f"{len(lab.episodes)} episodes; paths on {len(choosing.episodes)} where an index is chosen",
+            "searched_on": f"{len(lab.episodes)} episodes; roles and paths on {len(choosing.episodes)} that choose",
+            "traced_from": [str(head) for head in writers],
+            "read_by": "attention" if outputs else "writing",
             "ablation": "mean by position over the episodes at hand (searched, or judged)",
             "threshold": threshold,
-            "scale": "0: everything ablated at the output head's port; 1: nothing ablated",
+            "scale": "0: everything ablated at the port of the head that writes; 1: nothing ablated",
             "majority": MAJORITY,
             "logit_shares": {str(n): share.model_dump() for n, share in shares.items() if share.low > threshold / 2},
             "look_alikes": {
@@ -116,20 +118,25 @@ def verify(checkpoint: Checkpoint, circuit: Circuit, episodes: Sequence[Episode]
     tell(0.7, "judging")
     lab = Lab(checkpoint, episodes)
     core = [lab.shape.one_head(member.node) for member in circuit.members if member.core]
-    outputs = [lab.shape.one_head(name) for name in circuit.roles["output"]]
-    lead = next((head for head in outputs if head in core), outputs[0])
-    drawn = {edge.source for edge in circuit.edges} | {*circuit.roles["output"]}
+    writers = [lab.shape.one_head(name) for name in circuit.evidence["traced_from"]]
+    lead = next((head for head in writers if head in core), writers[0])
+    drawn = {edge.source for edge in circuit.edges} | {*map(str, writers)}
     traced = [head for head in lab.shape.all_heads if str(head) in drawn]
+    choosing = Lab(checkpoint, choices(episodes))
+    looks = circuit.evidence["read_by"] == "attention"
+    gaze = kept_attention(choosing, lead, core) if looks else None
     tell(0.8, "second opinions")
-    some = Lab(checkpoint, choices(episodes)[: len(episodes) // 4])
+    some = Lab(checkpoint, choosing.episodes[: len(episodes) // 4])
     ports = [lab.shape.site(name) for name in dict.fromkeys(edge.target for edge in circuit.edges)]
     said = opinions(some, ports) if ports else None
     tell(0.9, "interchanges")
     known = Checkpoint(checkpoint.model, checkpoint.record, checkpoint.name, circuit)
     return {
         "judged_on": f"{len(episodes)} other episodes",
-        "traced_heads": {"heads": len(traced), "faithfulness": kept_accuracy(lab, traced).model_dump()},
-        "smallest_circuit": judge(lab, core) | {"output_attention": kept_attention(lab, lead, core)},
+        "traced_heads": {"heads": len(traced), "faithfulness": kept_accuracy(lab, traced)},
+        "smallest_circuit": judge(lab, core) | {"output_attention": gaze},
+        "model_without": needed_mlps(lab),
+        "choice": chosen(choosing, writers),
         "second_opinions": {"paths": len(said.paths), "rank_correlation_with_exact": said.agreement()}
         | {"approximation": "linear after the port; exact effects are measured by running each path"}
         if said
@@ -138,12 +145,11 @@ def verify(checkpoint: Checkpoint, circuit: Circuit, episodes: Sequence[Episode]
     }
 
 
-def kept_accuracy(lab: Lab, heads: Sequence[Node]) -> Estimate:
+def kept_accuracy(lab: Lab, heads: Sequence[Node]) -> dict[str, Any]:
     """Exact match with every other head ablated, as a share of the clean model's."""
-    clean = lab.clean(lab.exact()[0], 1)
     outside = [node for node in lab.shape.all_heads if node not in heads]
     (found,) = lab.accuracy_without({"": outside}).values()
-    return lab.interval(lambda mean: mean(found) / mean(clean))
+    return lab.kept(found, lab.clean(lab.exact()[0], 1))
 
 
 def kept_attention(lab: Lab, head: Node, core: Sequence[Node]) -> dict[str, Any]:
@@ -158,38 +164,10 @@ def kept_attention(lab: Lab, head: Node, core: Sequence[Node]) -> dict[str, Any]
     }
 
 
-def choices(episodes: Sequence[Episode]) -> list[Episode]:
-    """Those in which an index has to be chosen: with one argument there is nothing to choose."""
-    return [episode for episode in episodes if len(episode.question.arguments) == 2] or list(episodes)
-
-
-@torch.no_grad()
-def logit_shares(lab: Lab) -> dict[Node, Estimate]:
-    """Each decoder component's part of the right token's logit, as a share of all of it."""
-    writers = [node for node in lab.shape.writers if node.stack == "dec"]
-    tallies = {node: lab.clean(lab.share(node)[0]) for node in writers}
-    total = Tally(len(lab.episodes), 1)
-    total.values = sum((tally.values.sum(1, keepdims=True) for tally in tallies.values()), start=total.values)
-    total.counts = next(iter(tallies.values())).counts.sum(1, keepdims=True)
-    if lab.estimate(total).low <= 0:  # the model does not favour the right token: no share of it means anything
-        return {}
-    return {node: lab.interval(lambda mean, t=t: mean(t) / mean(total)) for node, t in tallies.items()}  # type: ignore[misc]
-
-
-def output_heads(lab: Lab, cast: Cast, shares: dict[Node, Estimate], threshold: float) -> list[Node]:
-    """Heads that look at the next token and write it, by how much they write."""
-    found = [
-        head
-        for head in lab.shape.all_heads
-        if cast.role(head) == "output" and head in shares and shares[head].low > threshold / 2
-    ]
-    return sorted(found, key=lambda head: -shares[head].value)
-
-
 def cast_members(
-    lab: Lab, cast: Cast, outputs: list[Node], edges: list[Edge], direct: list[Node], core: list[Node]
+    lab: Lab, cast: Cast, writers: list[Node], edges: list[Edge], direct: list[Node], core: list[Node]
 ) -> list[Member]:
-    traced = {edge.source for edge in edges} | {str(node) for node in (*outputs, *direct)}
+    traced = {edge.source for edge in edges} | {str(node) for node in (*writers, *direct)}
     members = []
     for node in lab.shape.writers:
         if str(node) not in traced and node not in core:
@@ -207,17 +185,15 @@ def cast_members(
     return members
 
 
-def players(members: list[Member], edges: list[Edge], shares: dict[Node, Estimate]) -> dict[Role, tuple[str, ...]]:
-    """The heads of each role that were found to matter, the one that matters most first (then: that fits best)."""
-    written = {str(node): share.value for node, share in shares.items()}
+def players(members: list[Member], edges: list[Edge], written: dict[str, float]) -> dict[Role, tuple[str, ...]]:
+    """The heads of each role that were found to matter: those that write by how much, then by effect, then by fit."""
     effect: dict[str, float] = {}
     for edge in edges:
         effect[edge.source] = max(edge.sufficiency.value, edge.necessity.value, effect.get(edge.source, 0.0))
     fit = {member.node: member.score.value for member in members if member.score}
-    roles: dict[Role, tuple[str, ...]] = {}
-    for role in ROLES:
-        names = [member.node for member in members if member.role == role]
-        weight = written if role == "output" else effect
-        if names:
-            roles[role] = tuple(sorted(names, key=lambda name: (-weight.get(name, 0.0), -fit.get(name, 0.0))))
-    return roles
+
+    def weight(name: str) -> tuple[float, ...]:
+        return tuple(-values.get(name, 0.0) for values in (written, effect, fit))
+
+    found = {role: [member.node for member in members if member.role == role] for role in ROLES}
+    return {role: tuple(sorted(names, key=weight)) for role, names in found.items() if names}

@@ -1,4 +1,4 @@
-"""Backwards from an output head to the embeddings, one direct path at a time.
+"""Backwards from a head that writes the answer to the embeddings, one direct path at a time.
 
 A port is asked which of its direct sources it needs. *Sufficiency*: the source alone is kept along the chain of
 ports that leads to the output head, everything beside the chain ablated. *Necessity*: it alone is ablated, everything
@@ -33,10 +33,14 @@ class Trace:
     groups: list[Group] = field(default_factory=list)
 
 
-def trace(lab: Lab, head: Node, threshold: float = THRESHOLD, tell: Callable[[str], None] = lambda text: None) -> Trace:
+def trace(
+    lab: Lab, head: Node, threshold: float = THRESHOLD, tell: Callable[[str], None] = lambda text: None,
+    looks: bool = True,
+) -> Trace:  # fmt: skip
+    """`looks`: the head looks at what it writes, so that its attention says what K and Q do; else its writing does."""
     found = Trace()
     for port in ("k", "q", "v"):
-        measure, reads = lab.share(head) if port == "v" else lab.attention(head)
+        measure, reads = lab.attention(head) if looks and port != "v" else lab.choice(head)
         question = Question(lab, (Site(head, port),), measure, reads, threshold)
         if question.scale().low <= 0:  # what this port reads makes no difference
             continue

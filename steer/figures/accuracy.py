@@ -13,7 +13,7 @@ from steer.figures.theme import ACCENT, COLUMN, INK, MUTED, new_figure, save_fig
 def draw_accuracy(report: dict[str, Any], folder: Path) -> Path:
     rows = report["groups"][::-1]
     with theme():
-        figure = new_figure(COLUMN, 0.5 + 0.26 * len(rows))
+        figure = new_figure(1.4 * COLUMN, 0.5 + 0.26 * len(rows))
         axes = figure.add_subplot()
         for place, row in enumerate(rows):
             colour = INK if row["group"] == "all" else ACCENT

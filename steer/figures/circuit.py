@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import seaborn as sns
 from matplotlib.axes import Axes
@@ -28,7 +29,7 @@ def draw_circuit(circuit: Circuit, folder: Path, name: str = "circuit") -> Path:
     rows = layers(circuit, edges)
     with theme():
         width = max(COLUMN * 1.6, 0.9 + WIDTH * max(map(len, rows.values()), default=1))
-        figure = new_figure(width, 0.7 + 0.62 * max(len(rows), 2))
+        figure = new_figure(width, 0.95 + 0.62 * max(len(rows), 2))
         axes = figure.add_subplot()
         places = {
             node: (0.5 + place - len(nodes) / 2, float(number))
@@ -43,7 +44,7 @@ def draw_circuit(circuit: Circuit, folder: Path, name: str = "circuit") -> Path:
         half = max(map(len, rows.values()), default=1) / 2
         axes.set_xlim(-half - 0.15, half + 0.15)
         axes.set_xticks([])
-        axes.set_title(_title(circuit, len(edges)), loc="left", fontsize=8)
+        axes.set_title(_title(circuit, len(edges)), loc="left", fontsize=6.5)
         sns.despine(figure, left=True, bottom=True)
         axes.tick_params(length=0)
         _legend(axes)
@@ -51,7 +52,7 @@ def draw_circuit(circuit: Circuit, folder: Path, name: str = "circuit") -> Path:
 
 
 def strongest(circuit: Circuit) -> list[Edge]:
-    """Each path once, as strong as it was found behind any output head."""
+    """Each path once, as strong as it was found behind any of the heads that paths lead to."""
     found: dict[tuple[str, str], Edge] = {}
     for edge in circuit.edges:
         key = edge.source, edge.target
@@ -66,9 +67,9 @@ def strength(edge: Edge) -> float:
 
 
 def layers(circuit: Circuit, edges: list[Edge]) -> dict[str, list[str]]:
-    """The nodes that edges join and the output heads, by the block they belong to, from the embeddings up."""
+    """The nodes that edges join and the heads they lead to, by the block they belong to, from the embeddings up."""
     drawn = {name for edge in edges for name in (edge.source, node_of(edge.target))} | {
-        *circuit.roles.get("output", ())
+        *circuit.evidence.get("traced_from", ())
     }
     rows: dict[str, list[str]] = {}
     for node in sorted(drawn, key=_height):
@@ -123,11 +124,20 @@ def _short(node: str) -> str:
 
 
 def _title(circuit: Circuit, edges: int) -> str:
-    found = circuit.evidence.get("traced_heads")
-    kept = (
-        f"; its {found['heads']} heads alone keep {found['faithfulness']['value']:.0%} of the accuracy" if found else ""
-    )
-    return f"{circuit.checkpoint.name}: {edges} paths into the output heads{kept}"
+    """The two sets of heads that are told of, each by its name and with what it keeps alone."""
+    evidence = circuit.evidence
+    into = ", ".join(evidence.get("traced_from", ())) or "the output heads"
+    lines = [f"{circuit.checkpoint.name}: {edges} traced paths into {into}; MLPs are kept in what follows"]
+    for name, key in (("heads on traced paths", "traced_heads"), ("smallest faithful set", "smallest_circuit")):
+        found = evidence.get(key)
+        lines += [f"{name}: {found['heads']} heads alone keep {_kept(found['faithfulness'])}"] if found else []
+    return "\n".join(lines)
+
+
+def _kept(found: dict[str, Any]) -> str:
+    groups = {"one_argument": "one argument", "two_arguments": "two arguments"}
+    parts = ", ".join(f"{title} {found[key]['value']:.1%}" for key, title in groups.items() if key in found)
+    return f"{found['value']:.1%} of the accuracy" + (f" ({parts})" if parts else "")
 
 
 def _legend(axes: Axes) -> None:
@@ -152,11 +162,11 @@ def draw_curve(circuit: Circuit, folder: Path, name: str = "curve") -> Path:
         size, kept, chance = judged["heads"], judged["faithfulness"], judged["random_circuits"]
         whole = judged["clean"]["value"]
         axes.errorbar(
-            size, kept["value"] * whole, fmt="s", color=INK, markersize=4, zorder=4, label="circuit, test episodes",
+            size, kept["value"] * whole, fmt="s", color=INK, markersize=4, zorder=4, label="faithful set (test)",
             yerr=[[(kept["value"] - kept["low"]) * whole], [(kept["high"] - kept["value"]) * whole]],
         )  # fmt: skip
         axes.errorbar(
-            size, chance["mean"] * whole, fmt="x", color=MUTED, markersize=5, label="random circuits of its size",
+            size, chance["mean"] * whole, fmt="x", color=MUTED, markersize=5, label="random sets of its size",
             yerr=[[(chance["mean"] - chance["min"]) * whole], [(chance["max"] - chance["mean"]) * whole]],
         )  # fmt: skip
         axes.set_xlabel("heads kept (all others mean-ablated)")
@@ -164,6 +174,7 @@ def draw_curve(circuit: Circuit, folder: Path, name: str = "curve") -> Path:
         axes.set_ylim(0, 1.02)
         axes.yaxis.set_major_formatter("{x:.0%}")
         axes.legend(frameon=False, loc="center right")
-        axes.set_title(f"{circuit.checkpoint.name}: {size} of {curve[0][0]} heads", loc="left")
+        named = f"{circuit.checkpoint.name}: smallest faithful set, {size} of {curve[0][0]} heads"
+        axes.set_title(f"{named}\nkeeps {_kept(kept)}", loc="left", fontsize=6)
         sns.despine(figure)
         return save_figure(figure, folder, name)

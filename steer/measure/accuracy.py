@@ -12,13 +12,17 @@ from steer.measure.intervals import wilson
 from steer.model.evaluate import answers, score_all
 from steer.model.transformer import Transformer
 from steer.task.episode import Episode
+from steer.task.renaming import canonical
 
+NEW = "new up to names"  # in no training episode, whatever its symbols and colours are called
 ARITIES = {0: "bare primitives", 1: "one argument", 2: "two arguments"}
 
 
 def accuracy(
-    model: Transformer, episodes: Sequence[Episode], tell: Callable[[int], None] = lambda done: None
-) -> dict[str, Any]:
+    model: Transformer, episodes: Sequence[Episode], tell: Callable[[int], None] = lambda done: None,
+    trained: Sequence[Episode] = (),
+) -> dict[str, Any]:  # fmt: skip
+    """With the episodes that were `trained` on given, also on those that are not among them under other names."""
     given = []
     for answer in answers(model, episodes):
         given.append(answer)
@@ -32,13 +36,27 @@ def accuracy(
         "token_accuracy": forced.token_accuracy,
         "perplexity": forced.perplexity,
         "decoding": "greedy",
-        "groups": [_row("all", right), *_by_arity(episodes, right), *_by_length(episodes, right)],
+        "groups": [
+            _row("all", right),
+            *_by_arity(episodes, right),
+            *(_new(episodes, right, trained) if trained else []),
+            *_by_length(episodes, right),
+        ],
     }
 
 
 def _by_arity(episodes: Sequence[Episode], right: NDArray[np.bool_]) -> list[dict[str, Any]]:
     counts = np.array([len(e.question.arguments) if e.question.function else 0 for e in episodes])
     return [_row(ARITIES[n], right[counts == n]) for n in np.unique(counts).tolist()]
+
+
+def _new(episodes: Sequence[Episode], right: NDArray[np.bool_], trained: Sequence[Episode]) -> list[dict[str, Any]]:
+    """Those that training does not have under other names or in another order: all, and with two arguments."""
+    seen = {canonical(episode) for episode in trained}
+    new = np.array([canonical(episode) not in seen for episode in episodes])
+    two = np.array([len(episode.question.arguments) == 2 for episode in episodes])
+    groups = {NEW: new, f"{NEW}, {ARITIES[2]}": new & two}
+    return [_row(name, right[rows]) for name, rows in groups.items() if rows.any()]
 
 
 def _by_length(episodes: Sequence[Episode], right: NDArray[np.bool_]) -> list[dict[str, Any]]:

@@ -45,6 +45,13 @@ class Tally:
         width = self.values.shape[1]
         self.put(rows, values[:, :width].cpu().numpy(), counted[:, :width].double().cpu().numpy())
 
+    def only(self, rows: list[bool]) -> Tally:
+        """The same with only these episodes counted."""
+        episodes, positions = self.values.shape
+        part = Tally(episodes, positions, self.hits, **self.labels)
+        part.values[rows], part.counts[rows] = self.values[rows], self.counts[rows]
+        return part
+
     def table(self, weights: Floats) -> list[dict[str, Any]]:
         """One row over all positions and, where there are several, one for each."""
         values = np.column_stack([self.values.sum(1), self.values])

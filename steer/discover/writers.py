@@ -1,0 +1,47 @@
+"""Which decoder components write the choice, and from which of them paths are traced.
+
+What is written is counted on questions of two arguments, as the logit of the right colour over that of the other
+argument's: what is written for both alike chooses nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from steer.circuit import Estimate
+from steer.discover.lab import Lab
+from steer.measure.tally import Tally
+from steer.names import Node
+
+
+@torch.no_grad()
+def logit_shares(lab: Lab) -> dict[Node, Estimate]:
+    """Each decoder component's part of the choice, as a share of all that is written of it."""
+    writers = [node for node in lab.shape.writers if node.stack == "dec"]
+    tallies = {node: lab.clean(lab.choice(node)[0]) for node in writers}
+    total = Tally(len(lab.episodes), 1)
+    total.values = sum((tally.values.sum(1, keepdims=True) for tally in tallies.values()), start=total.values)
+    total.counts = next(iter(tallies.values())).counts.sum(1, keepdims=True)
+    if lab.estimate(total).low <= 0:  # the model does not favour the right token: no share of it means anything
+        return {}
+    return {node: lab.interval(lambda mean, t=t: mean(t) / mean(total)) for node, t in tallies.items()}  # type: ignore[misc]
+
+
+def writing_heads(heads: Sequence[Node], shares: Mapping[Node, Estimate], threshold: float) -> list[Node]:
+    """Those of these heads that write a part of the choice, by how much they write."""
+    found = [head for head in heads if head in shares and shares[head].low > threshold / 2]
+    return sorted(found, key=lambda head: -shares[head].value)
+
+
+def chosen(lab: Lab, heads: Sequence[Node]) -> dict[str, Any]:
+    """How often the colour of the right argument is said, and of the other one: clean, and without these heads."""
+    told: dict[str, Any] = {"without": [str(head) for head in heads]}
+    for name, tokens in (("right", lab.targets), ("other_argument", lab.rivals)):
+        measure, _ = lab.said(tokens)
+        (found,) = lab.measure([lab.ablating(name, heads)], measure).values()
+        whens = {"clean": lab.clean(measure), "ablated": found}
+        told[name] = {when: lab.estimate(tally).model_dump() for when, tally in whens.items()}
+    return told
