@@ -25,6 +25,7 @@ from steer.plan import Plan, is_held
 from steer.recipe import Recipe, Steer
 from steer.results import Result, content_hash
 from steer.selection import counterparts, select
+from steer.task.episode import Episode
 from steer.version import __version__
 
 NUMBERS = 2  # raised when the same question may get other numbers than before: known results are then asked anew
@@ -40,6 +41,7 @@ def run_experiment(
     plan = loaded.plan(engine.shape)
     variable = recipe.variable if isinstance(recipe, Steer) else None
     episodes = select(recipe.episodes, checkpoint.record.data_seed, variable)
+    check_lengths(episodes, checkpoint)
     others = counterparts(episodes, variable) if variable else []
     parts = engine.parts(episodes)
     collectors = Collectors(Setting(recipe, engine, episodes, place_warnings(plan, parts)), plan.unmoved)
@@ -56,6 +58,12 @@ def run_experiment(
     rows, details = collectors.rows(), collectors.details()
     told["seconds"] = round(time.perf_counter() - started, 2)
     return Result(told, rows, {name: _in_order(parts, len(episodes)) for name, parts in saved.items()}, details)
+
+
+def check_lengths(episodes: Sequence[Episode], checkpoint: Checkpoint) -> None:
+    longest, most = max(len(episode.prompt) for episode in episodes), checkpoint.model.config.max_length
+    if longest > most:
+        raise SteerError(f"episodes: prompts of up to {longest} tokens; {checkpoint.name} takes {most}")
 
 
 def place_warnings(plan: Plan, parts: Sequence[Part]) -> dict[str, str]:

@@ -35,7 +35,10 @@ SomeNames = Annotated[tuple[str, ...], AT_LEAST_ONE, BeforeValidator(_listed, js
 class Episodes(Strict):
     """Which episodes are shown to the model."""
 
-    split: SplitName = "test"
+    split: Annotated[
+        SplitName | Literal["strict", "long"],
+        Field(description="strict: questions that must be composed; long: with ten demonstrations (see `steer eval`)"),
+    ] = "test"
     count: Annotated[int, Field(ge=1, le=10_000, description="how many, at most")] = 2_000
     seed: Annotated[int, Field(ge=0, description="chooses among those that match, when there are more than count")] = 0
     arity: Annotated[Literal[1, 2] | None, Field(description="only questions of so many arguments")] = None
@@ -44,6 +47,15 @@ class Episodes(Strict):
         AfterValidator(_from_least_to_most),
         Field(description="only answers of so many colours, [least, most]"),
     ] = None
+    functions: Annotated[
+        tuple[int, int] | None,
+        AfterValidator(_from_least_to_most),
+        Field(description="only supports of so many functions, [least, most]"),
+    ] = None
+    overlap: Annotated[
+        bool | None, Field(description="only questions that share an argument with a demonstration, or that share none")
+    ] = None
+    repeated: Annotated[bool | None, Field(description="only questions with one argument twice, or with two")] = None
 
 
 class Ablation(Strict):

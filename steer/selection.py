@@ -11,26 +11,42 @@ from steer.task.counterparts import Variable, counterpart
 from steer.task.episode import Episode
 from steer.task.grammar import Dice
 from steer.task.program import solve
+from steer.task.slices import function_count, make_slices, repeats_argument, shares_argument
 from steer.task.splits import make_splits
 
 
 def select(wanted: Episodes, data_seed: int, variable: Variable | None = None) -> list[Episode]:
     """The split's episodes that pass the filters (and in which a variable can be changed), as many as asked for."""
-    everything = make_splits(data_seed)[wanted.split]
-    least, most = wanted.length or (1, 5)
-    matching = [
-        episode
-        for episode in everything
-        if wanted.arity in (None, len(episode.question.arguments)) and least <= len(episode.answer) <= most
-    ]
+    everything = _everything(wanted.split, data_seed)
+    matching = [episode for episode in everything if _fits(episode, wanted)]
     if variable is not None:
         matching = [episode for episode in matching if counterpart(episode, variable) is not None]
     if not matching:
-        raise SteerError(f"0 of {len(everything):,} episodes match: arity {wanted.arity}, length {wanted.length}")
+        asked = wanted.model_dump(exclude_defaults=True, exclude={"split", "count", "seed"})
+        raise SteerError(f"0 of {len(everything):,} {wanted.split} episodes match {asked}")
     if wanted.count < len(matching):
         chosen = Dice(wanted.seed, "select").sample(range(len(matching)), wanted.count)
         matching = [matching[row] for row in sorted(chosen)]
     return matching
+
+
+def _everything(split: str, data_seed: int) -> Sequence[Episode]:
+    if split == "strict":
+        return [e for name, part in make_slices(data_seed).items() if name != "long" for e in part]
+    if split == "long":
+        return make_slices(data_seed)["long"]
+    return make_splits(data_seed)[split]  # type: ignore[index]
+
+
+def _fits(episode: Episode, wanted: Episodes) -> bool:
+    ends = {"length": len(episode.answer), "functions": function_count(episode)}
+    said = {"overlap": shares_argument(episode), "repeated": repeats_argument(episode)}
+    within = all(asked[0] <= has <= asked[1] for key, has in ends.items() if (asked := getattr(wanted, key)))
+    return (
+        within
+        and wanted.arity in (None, len(episode.question.arguments))
+        and all(getattr(wanted, key) in (None, has) for key, has in said.items())
+    )
 
 
 def counterparts(episodes: Sequence[Episode], variable: Variable) -> list[Episode]:

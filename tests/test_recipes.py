@@ -11,14 +11,15 @@ import pytest
 import yaml
 from conftest import GOOD
 
-from steer.errors import ConfigError
+from steer.errors import ConfigError, SteerError
 from steer.library import load_recipe
 from steer.lower import lower
 from steer.names import Node, Shape
 from steer.plan import Rebuild
 from steer.planning import describe_plan
-from steer.recipe import RECIPE, Recipe
+from steer.recipe import RECIPE, Episodes, Recipe
 from steer.resolve import LoweringError
+from steer.selection import select
 from steer.shipped import RECIPES, recipe_files
 
 SHAPE = Shape(2, 2, 8)
@@ -259,3 +260,21 @@ def test_every_kind_has_a_class_and_the_schema_forbids_the_rest():
     schema = RECIPE.json_schema()
     assert len(schema["discriminator"]["mapping"]) == len(get_args(get_args(Recipe)[0]))
     assert all(d["additionalProperties"] is False for d in schema["$defs"].values() if d["type"] == "object")
+
+
+def test_episodes_are_chosen_by_what_makes_them_hard():
+    def chosen(**keys):
+        return select(Episodes(**keys), 0)
+
+    for episode in chosen(split="strict", overlap=False, functions=(3, 4), repeated=False):
+        asked, shown = episode.question, episode.demonstrations
+        same = {a for s in shown if s.call.function == asked.function for a in s.call.arguments}
+        assert not same & set(asked.arguments)
+        assert len({s.call.function for s in shown}) in (3, 4)
+        assert len(set(asked.arguments)) == 2
+    assert {len(set(e.question.arguments)) for e in chosen(split="strict", repeated=True)} == {1}
+    assert {len(e.demonstrations) for e in chosen(split="long")} == {10}
+    test = chosen(arity=2)
+    assert len(chosen(arity=2, overlap=True)) + len(chosen(arity=2, overlap=False)) == len(test)
+    with pytest.raises(SteerError, match=r"0 of 2,000 test episodes match \{'functions': \(4, 4\)\}"):
+        chosen(functions=(4, 4))
