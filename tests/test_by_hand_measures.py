@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from by_hand import ablate, ids, keep_only_one, nothing
+from by_hand import ablate, keep_only_one, nothing
+from by_hand_net import ids
 from by_hand_task import labelled
 from small import MIXED, TWO, ask, checkpoint, mass, net_of, of_arity, table, trials, values
 
@@ -115,6 +116,7 @@ def test_shares_and_the_constant_sum_to_the_relative_logit():
     ("site", "label", "tokens"),
     [
         ("enc-self-2.1.k", "index-in-question", "symbols"),
+        ("enc-self-1.1.z", "index-in-question", "symbols"),  # the very site that is ablated
         ("dec-cross-1.2.v", "index-in-question", "colours"),
         ("enc-resid-1.post", "index-in-question", "colours"),
         ("dec-cross-1.2.q", "relative-index", "steps"),

@@ -6,7 +6,7 @@ import pytest
 import torch
 from by_hand import borrow, exchange_positions, nothing, say
 from by_hand_task import answer, exchanged, mirrored
-from small import ROLES, ask, checkpoint, listen, mass, net_of, of_arity, same, table, talker, trials, values
+from small import DATA_SEED, ROLES, ask, checkpoint, listen, mass, net_of, of_arity, same, table, talker, trials, values
 
 from steer.model.checkpoint import load_checkpoint
 from steer.task.counterparts import VARIABLES, counterpart
@@ -119,6 +119,7 @@ def test_attention_is_held_against_the_answer_and_against_the_prediction(variabl
 def test_rates_count_what_was_written():
     """On a trained model, where some answers follow and some do not."""
     trained = load_checkpoint("seed1")
+    trained.record.protocol["data_seed"] = DATA_SEED  # where the episodes of these tests are found
     sets = [
         {"name": "one", "sites": "enc-self-0.3.z"},
         {"name": "half", "sites": ["dec-cross-0.0.z", "dec-cross-0.4.z"]},
