@@ -8,7 +8,8 @@ from dataclasses import replace
 import by_hand
 import pytest
 import torch
-from by_hand import Condition, Net, Trial, ids
+from by_hand import Condition, Trial
+from by_hand_net import Net, ids
 from torch import Tensor
 
 import steer.selection
@@ -27,6 +28,7 @@ from steer.task.vocabulary import COLOURS, TOKENS
 CONFIG = ModelConfig(
     encoder_layers=3, decoder_layers=2, heads=3, d_model=16, d_head=5, d_ff=12, position_scale=1.7
 )  # fmt: skip
+DATA_SEED = 7  # the checkpoint's own, by which its episodes are found
 BATCH = 3  # so that a few episodes are several batches, each of them padded
 ROLES = {"question-broadcast": ("enc-self-0.1", "enc-self-1.2"), "output": ("dec-cross-1.0",)}
 
@@ -46,7 +48,7 @@ def random_weights(model: Transformer, seed: int = 0) -> Transformer:
 
 def checkpoint(seed: int = 0, config: ModelConfig = CONFIG) -> Checkpoint:
     model = random_weights(Transformer(config).double(), seed)
-    record = Record(config=config, seed=0, protocol={}, history=[], weights_sha256=f"{seed:064x}")
+    record = Record(config=config, seed=0, protocol={"data_seed": DATA_SEED}, history=[])
     return Checkpoint(model, record, "small", Circuit(checkpoint=Described(name="small", sha256="0"), roles=ROLES))
 
 
@@ -80,10 +82,10 @@ def ask(checkpoint: Checkpoint, shown: Sequence[Episode], train: Sequence[Episod
     splits = replace(make_splits(0), test=tuple(shown), train=tuple(train))
     whole = Engine.parts
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(steer.selection, "make_splits", lambda seed: splits)
-        patch.setattr(steer.task.splits, "make_splits", lambda seed: splits)
+        patch.setattr(steer.selection, "make_splits", lambda seed: {DATA_SEED: splits}[seed])
+        patch.setattr(steer.task.splits, "make_splits", lambda seed: {DATA_SEED: splits}[seed])
         patch.setattr(Engine, "parts", lambda self, some, batch=BATCH: whole(self, some, batch))
-        return run(build_recipe(**({"episodes": {"count": 100}} | keys)), checkpoint)  # type: ignore[arg-type]
+        return run(build_recipe(**({"episodes": {"count": 100}} | keys)), checkpoint)
 
 
 Said = dict[str, dict[int, list[str]]]  # condition -> episode -> tokens, EOS included

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from by_hand import ablate, ids, keep_only_one, nothing
+from by_hand import ablate, keep_only_one, nothing
+from by_hand_net import ids
 from by_hand_task import labelled
 from small import MIXED, TWO, ask, checkpoint, mass, net_of, of_arity, table, trials, values
 
@@ -115,6 +116,7 @@ def test_shares_and_the_constant_sum_to_the_relative_logit():
     ("site", "label", "tokens"),
     [
         ("enc-self-2.1.k", "index-in-question", "symbols"),
+        ("enc-self-1.1.z", "index-in-question", "symbols"),  # the very site that is ablated
         ("dec-cross-1.2.v", "index-in-question", "colours"),
         ("enc-resid-1.post", "index-in-question", "colours"),
         ("dec-cross-1.2.q", "relative-index", "steps"),
@@ -199,8 +201,8 @@ def test_the_pattern_of_one_episode(number: int):
 
 
 def test_a_saved_tensors_rows_are_the_episodes():
-    """Several batches, each sorted by length, go back to the order of the episodes."""
-    sites = ["enc-self-1.1.pattern", "dec-cross-0.2.pattern", "enc-mlp-2", "enc-self-0.2.out"]
+    """Every site that has a name; several batches, each sorted by length, go back to the order of the episodes."""
+    sites = list(MADE[0].clean)
     result = ask(MODEL, EPISODES, kind="clean", measures=[{"name": "exact-match"}], tensors=sites)
     lengths = [len(e.prompt) for e in EPISODES]
     assert lengths != sorted(lengths)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from by_hand import ablate_only_one, chained, forward, ids, keep_only_one, nothing, unchanged
+from by_hand import ablate_only_one, chained, keep_only_one, nothing, unchanged
+from by_hand_net import forward, ids
 from small import MIXED, ask, checkpoint, close, net_of, same, trials
 
 from steer.model.batch import collate

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import by_hand
 import pytest
 import torch
 from by_hand import Trial, ablate, exchange_positions, keep_only_one, nothing, of_donor
+from by_hand_net import ids
 from small import BATCH, MIXED, TWO, ask, checkpoint, close, net_of, of_arity, same, trials
+
+from steer.api import build_recipe
+from steer.engine.engine import Engine
+from steer.experiment import reference_parts
+from steer.task import splits
 
 MODEL = checkpoint(1)
 NET = net_of(MODEL)
@@ -123,6 +131,16 @@ def test_means_over_a_split(over: str):
     result = ablated_set(split=shown, over=over, reference="train")
     same(result, {"nothing ablated": nothing, "set ablated": ablate(SET)}, made, SITES)
     assert result.metadata["ablation"] == f"mean by {over} over the first 5 train episodes"
+
+
+def test_a_split_gives_its_first_2000_episodes(monkeypatch: pytest.MonkeyPatch):
+    one, other = MIXED[:2]
+    given = replace(splits.make_splits(0), validation=(one,) * 2_000 + (other,) * 3)
+    monkeypatch.setattr(splits, "make_splits", lambda seed: given)
+    asked = build_recipe(kind="ablate-set", nodes=SET, measures=LOGITS, ablation={"reference": "validation"})
+    parts = reference_parts(asked.recipe, MODEL, Engine(MODEL))
+    assert sum(len(part.rows) for part in parts) == 2_000
+    assert all((part.prompt == ids(one.prompt)).all() for part in parts)
 
 
 def test_zeros():

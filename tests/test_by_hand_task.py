@@ -99,4 +99,3 @@ def test_a_recipe_means_the_episodes_that_fit_in_their_order():
         chosen = select(Episodes(arity=2), 0, variable)
         assert chosen == [e for e in TEST if len(items(e.prompt)[0]) == 3 and counterpart(e, variable)]
     assert select(Episodes(split="validation", count=500), 0) == list(splits.make_splits(0).validation)
-    assert select(Episodes(count=2_000), 5) == list(splits.make_splits(5).test)

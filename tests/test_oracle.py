@@ -14,6 +14,7 @@ from steer.model.batch import collate
 from steer.model.config import ModelConfig
 from steer.model.transformer import Transformer, initialise
 from steer.names import Node, Shape
+from steer.planning import shape_of
 from steer.recipe import RECIPE, Steer
 from steer.selection import counterparts
 from steer.shipped import recipe_names
@@ -54,7 +55,13 @@ def test_recipes_are_shipped():
     assert len(recipe_names()) >= 4
 
 
-@pytest.mark.parametrize("name", recipe_names())
+def fits(name: str) -> bool:
+    """Is a recipe for models of these sizes? One that names heads of another checkpoint is for that one's."""
+    shape = shape_of(load_recipe(name).recipe.checkpoint)
+    return len(shape.writers) == len(CAST.writers)
+
+
+@pytest.mark.parametrize("name", [*filter(fits, recipe_names())])
 def test_every_shipped_recipe_agrees_with_plain_hooks(engine: Engine, name: str):
     recipe = load_recipe(name).recipe
     episodes = TWO_ARGUMENTS if recipe.episodes.arity == 2 else EPISODES
