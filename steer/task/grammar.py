@@ -63,6 +63,7 @@ class Grammar:
     disjoint: bool = False  # ask about arguments that the function's demonstrations do not show, where there are (same)
     repeats: bool = False  # a call may take the same argument twice: `A S A`
     independent: bool = False  # what is shown and what is asked are drawn apart: the question may stand in the support
+    templates: tuple[str, ...] = ()  # the functions themselves, by argument number: "21211"; random if none are given
     unlisted: float = 0.0  # chance of each assignment (`A = red`) to be left out, where the answer stays determined
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -87,6 +88,8 @@ class Grammar:
             faults.append("primitives must allow two different arguments")
         elif self.demonstrations[1] and self.primitives[0] < 2:
             faults.append("primitives must be at least 2 where there are demonstrations: one call is shown, one asked")
+        if self.templates:
+            faults += _template_faults(self)
         if self.listed[0] < 1:
             faults.append("listed must be at least 1")
         if self.primitives[1] > len(COLOURS):
@@ -97,6 +100,21 @@ class Grammar:
             faults.append("length must be at least 1")
         if faults:
             raise ValueError("; ".join(faults))
+
+
+def _template_faults(grammar: Grammar) -> list[str]:
+    faults = []
+    digits = "12"[: max(grammar.arities, default=1)]
+    if any(not template or set(template) - set(digits) for template in grammar.templates):
+        faults.append(f"templates must be of the digits {' and '.join(digits)}, the number of an argument each")
+    if len(grammar.templates) < grammar.functions[1]:
+        faults.append(f"templates must be {grammar.functions[1]} at least, one for each function")
+    if len(set(grammar.arities)) > 1:
+        faults.append("arities must be one number where templates are given")
+    longest = max(map(len, grammar.templates))
+    if longest > grammar.length[1]:
+        faults.append(f"length must allow the longest template, {longest}")
+    return faults
 
 
 PAPER = Grammar()
@@ -116,7 +134,7 @@ def _draw(grammar: Grammar, dice: Dice) -> Episode:
     names = dice.sample(SYMBOLS, dice.between(grammar.primitives) + kinds)
     symbols = names[kinds:]
     colours = dict(zip(symbols, dice.sample(COLOURS, len(symbols)), strict=True))
-    functions = [_function(name, grammar, dice) for name in names[:kinds]]
+    functions = [_function(name, number, grammar, dice) for number, name in enumerate(names[:kinds])]
     support: list[Item] = [Primitive(symbol, colour) for symbol, colour in colours.items()]
     if not functions:  # a grammar of primitives alone asks for the colours of one or more
         listed = tuple(dice.sample(symbols, min(dice.between(grammar.listed), len(symbols))))
@@ -171,7 +189,9 @@ def _leave_out(episode: Episode, chance: float, dice: Dice) -> Episode:
     return episode
 
 
-def _function(symbol: str, grammar: Grammar, dice: Dice) -> Function:
+def _function(symbol: str, number: int, grammar: Grammar, dice: Dice) -> Function:
+    if grammar.templates:
+        return Function(symbol, max(grammar.arities), tuple(int(digit) - 1 for digit in grammar.templates[number]))
     arity = dice.choice(grammar.arities)
     template = tuple(dice.below(arity) for _ in range(dice.between(grammar.length)))
     return Function(symbol, arity, template)

@@ -29,6 +29,7 @@ from steer.model.checkpoint import Checkpoint, Record, check_tensors, save_check
 from steer.model.dropout import Source, dropouts, share_source
 from steer.model.evaluate import score_all
 from steer.model.transformer import MLP, Attention, Transformer, initialise
+from steer.task.slices import held_out
 from steer.task.splits import Splits, make_splits
 from steer.task.vocabulary import COLOUR_IDS, PAD_ID
 from steer.training.batches import epoch_batches
@@ -65,7 +66,7 @@ class Event:
 class Trainer:
     def __init__(self, protocol: Protocol, seed: int, device: str = "cpu") -> None:
         self.protocol, self.seed, self.device = protocol, seed, device
-        self.splits: Splits = make_splits(protocol.data_seed)
+        self.splits: Splits = replace(make_splits(protocol.data_seed), held_out=held_out(protocol.data_seed))
         model = Transformer(protocol.model)
         initialise(model, torch.Generator().manual_seed(seed))
         for stage in protocol.stages:  # an MLP that starts silent must not disturb when it is let in
