@@ -46,7 +46,7 @@ def random_weights(model: Transformer, seed: int = 0) -> Transformer:
 
 def checkpoint(seed: int = 0, config: ModelConfig = CONFIG) -> Checkpoint:
     model = random_weights(Transformer(config).double(), seed)
-    record = Record(config=config, seed=0, protocol={}, history=[], weights_sha256=str(seed))
+    record = Record(config=config, seed=0, protocol={}, history=[], weights_sha256=f"{seed:064x}")
     return Checkpoint(model, record, "small", Circuit(checkpoint=Described(name="small", sha256="0"), roles=ROLES))
 
 
