@@ -18,8 +18,9 @@ from by_hand import (
 )  # fmt: skip
 from small import MIXED, TWO, listen, net_of, talker, trials, values
 
-from steer.measure.accuracy import accuracy
+from steer.measure.accuracy import accuracy, strict
 from steer.model.evaluate import answers, score_all
+from steer.task.slices import SLICES, make_slices
 from steer.task.splits import make_splits
 from steer.task.vocabulary import COLOURS, TOKENS
 
@@ -139,6 +140,11 @@ def test_evaluation_counts_the_same():
         lines = zip(trial.clean["logits"].log_softmax(-1), [*e.answer, "EOS"], strict=True)
         likelihood.append(float(sum(line[TOKENS.index(token)] for line, token in lines)))
     assert scores.log_likelihood.tolist() == pytest.approx(likelihood, abs=1e-10)
+    slices = {"repeated": GRADED[::2], "disjoint-4": GRADED[1::2], "long": make_slices(0)["long"][:2]}
+    rows = {row["slice"]: row for row in strict(MODEL.model, slices)}
+    assert rows["repeated"]["exact_match"] == pytest.approx(sum(exact[::2]) / len(exact[::2]))
+    assert rows["disjoint-4"]["exact_match"] == pytest.approx(sum(exact[1::2]) / len(exact[1::2]))
+    assert rows["long"] == {"slice": "long", "group": SLICES["long"].words, "episodes": 0}  # it takes 64 tokens
     found = accuracy(MODEL.model, GRADED)
     assert found["exact_match"] == pytest.approx(sum(exact) / len(exact))
     for row in found["groups"]:

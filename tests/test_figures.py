@@ -472,7 +472,9 @@ def test_a_circuit_joins_its_nodes_as_strongly_as_its_paths(caught: dict[str, Fi
     assert to_hex(drawn["enc-1.1", "dec-x1.5"].get_edgecolor()) == colours["into k"]
     assert to_hex(drawn["enc-mlp-0", "enc-1.1"].get_edgecolor()) == colours["into v"]
     assert to_hex(drawn["enc.tok", "enc-mlp-0"].get_edgecolor()) == colours["into an MLP"]
-    assert "mine: 3 " in axes.get_title(loc="left")
+    assert "mine: 3 traced paths" in axes.get_title(loc="left")
+    assert "traced paths: 2 heads alone keep 43.0%" in axes.get_title(loc="left")
+    assert "faithful set: 24 heads alone keep 80.0%" in axes.get_title(loc="left")
 
 
 def test_the_curve_shows_sizes_accuracies_and_what_chance_keeps(caught: dict[str, Figure], tmp_path: Path):
@@ -480,9 +482,9 @@ def test_the_curve_shows_sizes_accuracies_and_what_chance_keeps(caught: dict[str
     (axes,) = caught["curve"].axes
     curve = next(line for line in axes.lines if len(line.get_xdata()) == 3)
     assert curve.get_xydata().tolist() == [[48, 0.98], [24, 0.9], [10, 0.3]]
-    spans = {"random" if "random" in bars.get_label() else "circuit": bars for bars in axes.containers}
+    spans = {bars.get_label(): bars for bars in axes.containers}
     for label, value, low, high in (
-        ("circuit", 0.8, 0.7, 0.85), ("random", 0.2, 0.1, 0.4),
+        ("faithful set (test)", 0.8, 0.7, 0.85), ("random sets of its size", 0.2, 0.1, 0.4),
     ):  # fmt: skip
         point, _, (stem,) = spans[label].lines
         assert point.get_xydata().tolist() == [pytest.approx([24, value * 0.5])]

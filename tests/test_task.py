@@ -13,6 +13,7 @@ from steer.errors import PromptError
 from steer.task.episode import Call, Episode
 from steer.task.grammar import PAPER, Dice, Grammar, draw, relabel
 from steer.task.program import functions, solve
+from steer.task.slices import held_out, make_slices
 from steer.task.splits import SIZES, conjunction, make_splits
 from steer.task.vocabulary import COLOURS, EOS, SYMBOLS, TOKENS, decode, encode
 
@@ -240,3 +241,40 @@ def test_a_symbol_that_stands_twice_has_no_single_index():
     solution = solve(Episode.parse("A S A | A = red | B = blue | A S B = blue red"))
     assert dict(solution.index_in_question) == {"S": 2}
     assert dict(solution.symbol_at) == {1: "A", 2: "S", 3: "A"}
+
+
+def test_slices_hold_what_their_names_say_and_share_nothing_with_the_splits():
+    slices, splits = make_slices(0), make_splits(0)
+    known = {conjunction(e) for name in SIZES for e in splits[name]}
+    for name, part in slices.items():
+        assert len(part) == 400
+        assert not known & {conjunction(e) for e in part}, name
+        assert {conjunction(e) for e in part} <= held_out(0), name
+        assert all(solve(e).answer == e.answer for e in part[:50])
+    for count in (1, 2, 3, 4):
+        for episode in slices[f"disjoint-{count}"]:
+            own = [s.call for s in episode.demonstrations if s.call.function == episode.question.function]
+            assert len({s.call.function for s in episode.demonstrations}) == count
+            assert len(own) == 1
+            assert not set(own[0].arguments) & set(episode.question.arguments)
+            assert set(episode.answer) == {solve(episode).symbol_to_colour[a] for a in episode.question.arguments}
+    assert all(len(set(e.question.arguments)) == 1 for e in slices["repeated"])
+    assert {"".join(str(slot + 1) for slot in f.template) for e in slices["long"] for f in functions(e)} <= {
+        "21211", "21122", "12121", "12212"
+    }  # fmt: skip
+    asked = [(e, set(e.question.arguments)) for e in slices["overlap-1"]]
+    assert all({a for s in e.demonstrations for a in s.call.arguments} & question for e, question in asked)
+
+
+def test_slices_are_the_same_bytes_everywhere():
+    text = "\n".join(f"{episode} -> {' '.join(episode.answer)}" for part in make_slices(0).values() for episode in part)
+    assert hashlib.sha256(text.encode()).hexdigest()[:16] == "947f7d56c7843449"
+
+
+@pytest.mark.parametrize(
+    ("templates", "says"),
+    [(("13",), "digits 1 and 2"), (("",), "digits"), (("12",), "2 at least"), (("121212", "12"), "longest template")],
+)
+def test_templates_that_cannot_be_are_refused(templates: tuple[str, ...], says: str):
+    with pytest.raises(ValueError, match=says):
+        Grammar(arities=(2,), functions=(2, 2), templates=templates)

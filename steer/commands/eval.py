@@ -19,16 +19,17 @@ def evaluate(
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Exact match under greedy decoding, by arguments, length and whether training has it renamed; 95 % intervals."""
+    """Exact match under greedy decoding: on questions that must be composed, then on a split by kind of question."""
     from json import dumps
 
     from steer.commands.pictures import draw_or_warn
     from steer.commands.progress import bar
     from steer.devices import check_device
     from steer.files import make_folder, write_atomically
-    from steer.measure.accuracy import accuracy
+    from steer.measure.accuracy import accuracy, strict
     from steer.model.checkpoint import load_checkpoint
     from steer.results import results_folder
+    from steer.task.slices import make_slices
     from steer.task.splits import make_splits
 
     check_device(device)
@@ -37,9 +38,12 @@ def evaluate(
     make_folder(folder)
     splits = make_splits(loaded.record.data_seed)
     episodes, trained = splits[split], () if split == "train" else splits.train
-    with bar("evaluating", len(episodes), quiet, unit="episodes") as advance:
-        result = accuracy(loaded.model, episodes, lambda done: advance(done, ""), trained)
-    report = {"checkpoint": loaded.name, "split": split} | result
+    slices = make_slices(loaded.record.data_seed) if split == "test" else {}
+    strictly = sum(map(len, slices.values()))
+    with bar("evaluating", strictly + len(episodes), quiet, unit="episodes") as advance:
+        rows = strict(loaded.model, slices, lambda done: advance(done, ""))
+        result = accuracy(loaded.model, episodes, lambda done: advance(strictly + done, ""), trained)
+    report = {"checkpoint": loaded.name, "split": split, "strict": rows} | result
     write_atomically(folder / "result.json", dumps(report, indent=1) + "\n")
 
     from steer.figures.accuracy import draw_accuracy
@@ -54,11 +58,17 @@ def evaluate(
 def _table(report: dict[str, Any]) -> str:
     from steer.measure.accuracy import NEW
 
-    lines = [f"{'':32}{'episodes':>9}{'exact match':>13}   95 % interval"]
-    for row in report["groups"]:
-        low, high = row["interval"]
-        lines.append(f"{row['group']:32}{row['episodes']:>9,}{row['exact_match']:>12.1%}   {low:.1%} to {high:.1%}")
+    strictly = ["questions that must be composed", *(_line(row) for row in report["strict"]), ""]
+    lines = [f"{'':52}{'episodes':>9}{'exact match':>13}   95 % interval", *(strictly if report["strict"] else [])]
+    lines += [f"the {report['split']} split", *(_line(row) for row in report["groups"])]
     if any(row["group"] == NEW for row in report["groups"]):
         lines.append(f"\n{NEW}: in no training episode, whatever its symbols and colours are called and in which order")
     lines.append(f"token accuracy {report['token_accuracy']:.2%}, perplexity {report['perplexity']:.4g}")
-    return "\n".join([f"{report['checkpoint']} on the {report['split']} split, greedy decoding", *lines])
+    return "\n".join([f"{report['checkpoint']}, greedy decoding", *lines])
+
+
+def _line(row: dict[str, Any]) -> str:
+    if not row["episodes"]:
+        return f"  {row['group']:50}{'–':>9}   longer than the model's prompts"
+    low, high = row["interval"]
+    return f"  {row['group']:50}{row['episodes']:>9,}{row['exact_match']:>12.1%}   {low:.1%} to {high:.1%}"

@@ -19,7 +19,7 @@ from steer.results import Result
 COLUMN = 3.4  # inches: one column of a two-column paper
 WIDEST, TALLEST = 40, 150  # inches: what a sheet of every head needs, and what memory has room for
 LINES, LINE = 4, 0.13  # of a title, at most; and the height of one in inches
-INK, ACCENT, MUTED = "#222222", "#0173b2", "#949494"  # from seaborn's colour-blind palette
+INK, ACCENT, STRICT, MUTED = "#222222", "#0173b2", "#d55e00", "#949494"  # from seaborn's colour-blind palette
 FORMATS = ("png", "pdf", "svg")
 SETTINGS = {
     "font.size": 8,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from steer.model.evaluate import answers, score_all
 from steer.model.transformer import Transformer
 from steer.task.episode import Episode
 from steer.task.renaming import canonical
+from steer.task.slices import SLICES
 
 NEW = "new up to names"  # in no training episode, whatever its symbols and colours are called
 ARITIES = {0: "bare primitives", 1: "one argument", 2: "two arguments"}
@@ -43,6 +44,22 @@ def accuracy(
             *_by_length(episodes, right),
         ],
     }
+
+
+def strict(
+    model: Transformer, slices: Mapping[str, Sequence[Episode]], tell: Callable[[int], None] = lambda done: None
+) -> list[dict[str, Any]]:
+    """Exact match on each slice of questions that must be composed, where its prompts fit into the model."""
+    rows, done = [], 0
+    for name, episodes in slices.items():
+        row: dict[str, Any] = {"group": SLICES[name].words, "episodes": 0}
+        if max(len(episode.prompt) for episode in episodes) <= model.config.max_length:
+            right = [given == episode.answer for given, episode in zip(answers(model, episodes), episodes, strict=True)]
+            row = _row(SLICES[name].words, np.array(right))
+        rows.append({"slice": name} | row)
+        done += len(episodes)
+        tell(done)
+    return rows
 
 
 def _by_arity(episodes: Sequence[Episode], right: NDArray[np.bool_]) -> list[dict[str, Any]]:

@@ -70,11 +70,11 @@ SLICES: Mapping[str, Slice] = {
     ),
     "repeated": Slice(
         "repeated argument, 1 to 4 functions",
-        Grammar(functions=(1, 4), demonstrations=(2, 5), arities=(2,), length=(2, 5), repeats=True),
+        Grammar(functions=(1, 4), demonstrations=(2, 4), arities=(2,), length=(2, 5), repeats=True),
         repeats_argument,
     ),
     "long": Slice(
-        "10 demonstrations of 4 functions, like the authors'",
+        "10 demonstrations of 4 functions, authors' rules",
         Grammar(
             (4, 4), functions=(4, 4), demonstrations=(10, 10), arities=(2,), repeats=True, independent=True,
             templates=AUTHORS_RULES,
