@@ -38,7 +38,7 @@ Made = Callable[[Kept], object]  # a number, or one for each episode
 class MadeUp(Lab):
     """A lab without a model: `value` of the components that are kept, of those that there are."""
 
-    def __init__(self, value: Made, components: Iterable[Node]) -> None:
+    def __init__(self, value: Made, components: Iterable[Node | str]) -> None:
         self.shape, self.value, self.components = SHAPE, value, frozenset(map(str, components))
         self.episodes, self.seed = simple(COUNT, (1, 1)), 0
         self.weights = bootstrap_weights(COUNT, 0, 400)
@@ -73,7 +73,7 @@ TOK, POS = "enc.tok", "enc.pos"
 
 
 def asked(value: Made, threshold: float = 0.1):
-    lab = MadeUp(value, SOURCES)
+    lab = MadeUp(value, [*SOURCES, "beside"])  # beside: what reaches the head by other ports
     question = Question(lab, (PORT,), lambda part, values: None, [Site(PORT.node, "pattern")], threshold)
     edges, groups = question.answer()
     return {str(node): edge for node, edge in edges.items()}, groups
@@ -105,6 +105,13 @@ def test_sufficient_is_alone_kept_and_necessary_is_alone_ablated():
     assert told == {A: (share[0], share[0.5]), B: (share[0], share[0.5]), C: (share[0.3], share[0]),
                     D: (share[0.3], share[0]), TOK: (share[0.3], share[0.3])}  # fmt: skip
     assert {edge.target for edge in edges.values()} == {str(PORT)}
+
+
+def test_what_is_lost_is_lost_from_the_clean_run():
+    """Other ports pass something on as well: there when a source is ablated, gone when it alone is kept."""
+    edges, _ = asked(lambda kept: 0.3 * ("beside" in kept) + 0.5 * (A in kept) + 0.2 * (TOK in kept))
+    told = {name: (edge.sufficiency.value, edge.necessity.value) for name, edge in edges.items()}
+    assert told == {A: (0.5, 0.5), TOK: (0.2, 0.2)}
 
 
 def test_heads_that_stand_in_for_one_another_are_a_group():
