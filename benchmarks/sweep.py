@@ -17,14 +17,12 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import resource
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -40,6 +38,7 @@ from by_hand import (
     nnsight_forward,
     pyvene_forward,
 )
+from peak import peak_kilobytes
 
 from steer.api import build_recipe
 from steer.experiment import run_experiment
@@ -177,14 +176,6 @@ def growth(checkpoint: Checkpoint) -> None:
 def peak(name: str, count: int) -> None:
     sides("k", make_checkpoint(), count)[name]()
     print(f"  {name:15} {peak_kilobytes() / 2**20:6.2f} GiB", flush=True)
-
-
-def peak_kilobytes() -> int:
-    """The most that this program held. `ru_maxrss` would count who started it as well: a child begins as a copy."""
-    status = Path("/proc/self/status")
-    if status.is_file():
-        return int(status.read_text().partition("VmHWM:")[2].split()[0])
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def memory(count: int) -> None:
