@@ -7,14 +7,17 @@ READY := $(VENV)/.ready
 .PHONY: demo setup check test test-long mutants bench wheel clean
 
 demo: $(READY)
+	@echo "running recipes/swap_index.yaml on the shipped model (under a minute)"
 	$(BIN)/steer run recipes/swap_index.yaml
 
 setup: $(READY)
 
 $(READY): pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
-	touch $@
+	@echo "making a virtual environment in $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@echo "installing the pinned set into it (PyTorch is large: some minutes the first time)"
+	@$(BIN)/pip install --disable-pip-version-check --progress-bar off --constraint constraints.txt --editable '.[dev]'
+	@touch $@
 
 check: $(READY)
 	$(BIN)/ruff check .
@@ -31,6 +34,7 @@ mutants: $(READY)
 	$(BIN)/python tests/mutants/plant.py --jobs 2
 
 bench: $(READY)
+	@echo "training steps, three sweeps, growth and memory: about four minutes on two free cores"
 	$(BIN)/python benchmarks/train.py
 	$(BIN)/python benchmarks/sweep.py
 

@@ -1,6 +1,7 @@
 """Sweeps side by side: steer, plain PyTorch hooks, plain nnsight, and pyvene where it is installed.
 
-    python benchmarks/sweep.py            # all three sweeps, then how time grows; some minutes on two cores
+    python benchmarks/sweep.py            # all three sweeps, then how time grows; about four minutes on two cores
+    python benchmarks/sweep.py --episodes 2000 --rounds 5          # closer to a paper's numbers; over half an hour
 
 1. K sweep: keep-only-one over all encoder heads into one cross-attention head's K, attention accuracy.
 2. Chain: layer-0 heads -> an encoder head's V -> the cross-attention head's K.
@@ -8,7 +9,7 @@
 
 The other sides are written the way a researcher writes them: one full forward pass for each head. All sides must give
 the same numbers, which is checked before any ratio is printed. Sides take turns, because machines are noisy: read the
-ratios, not the seconds. Weights are random (the time does not depend on them). Peak memory is that of a process of
+ratios, not the seconds. Weights are random (the time does not depend on them). Peak memory is that of a command of
 its own for each side of the K sweep.
 """
 
@@ -16,9 +17,9 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import multiprocessing
-import resource
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -37,6 +38,7 @@ from by_hand import (
     nnsight_forward,
     pyvene_forward,
 )
+from peak import peak_kilobytes
 
 from steer.api import build_recipe
 from steer.experiment import run_experiment
@@ -133,11 +135,17 @@ def timed(work: Callable[[], Numbers]) -> tuple[float, Numbers]:
     return time.perf_counter() - started, numbers
 
 
+def tell(text: str) -> None:
+    """What is being done, on the error stream: the tables alone can be kept."""
+    print(f"  … {text}", file=sys.stderr, flush=True)
+
+
 def compare(kind: str, checkpoint: Checkpoint, count: int, rounds: int) -> None:
     times: dict[str, list[float]] = {}
-    for _ in range(rounds):
+    for turn in range(rounds):
         answers = {}
         for name, work in sides(kind, checkpoint, count).items():
+            tell(f"{kind} sweep, round {turn + 1} of {rounds}: {name}")
             seconds, answers[name] = timed(work)
             times.setdefault(name, []).append(seconds)
         for name, numbers in answers.items():
@@ -146,42 +154,48 @@ def compare(kind: str, checkpoint: Checkpoint, count: int, rounds: int) -> None:
     print(f"\n{kind} sweep, {count:,} episodes (same numbers on all sides)")
     for name, taken in times.items():
         ratio = statistics.median(b / a for a, b in zip(times["steer"], taken, strict=True))
-        print(f"  {name:15} {statistics.median(taken):8.2f} s   {ratio:6.2f} x steer's time")
+        print(f"  {name:15} {statistics.median(taken):8.2f} s   {ratio:6.2f} x steer's time", flush=True)
 
 
 def growth(checkpoint: Checkpoint) -> None:
     print("\nhow steer's K sweep grows")
     base = 0.0
-    for count in (500, 1_000, 2_000, 4_000):
+    for count in (250, 500, 1_000, 2_000):
+        tell(f"{count:,} episodes")
         seconds = min(timed(lambda: steer_sweep(k_recipe(count), checkpoint))[0] for _ in range(2))  # noqa: B023
         base = base or seconds
-        print(f"  {count:5,} episodes, 16 sources: {seconds / base:5.2f} x the time of 500")
+        print(f"  {count:5,} episodes, 16 sources: {seconds / base:5.2f} x the time of 250", flush=True)
     for pattern, number in (("enc-self-0.0", 1), ("enc-self-0.*", 8), ("enc-self-*.*", 16)):
-        recipe = k_recipe(2_000)
+        tell(f"{number} sources")
+        recipe = k_recipe(1_000)
         changed = build_recipe(**(recipe.recipe.model_dump() | {"sources": [pattern]}))
         seconds = min(timed(lambda: steer_sweep(changed, checkpoint))[0] for _ in range(2))  # noqa: B023
-        print(f"  2,000 episodes, {number:2} sources: {seconds / base:5.2f} x the time of 500 episodes, 16 sources")
+        print(f"  1,000 episodes, {number:2} sources: {seconds / base:5.2f} x the time of 250 episodes, 16 sources")
 
 
-def peak(kind: str, name: str, count: int) -> None:
-    sides(kind, make_checkpoint(), count)[name]()
-    print(f"  {name:15} {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:6.2f} GiB")
+def peak(name: str, count: int) -> None:
+    sides("k", make_checkpoint(), count)[name]()
+    print(f"  {name:15} {peak_kilobytes() / 2**20:6.2f} GiB", flush=True)
 
 
 def memory(count: int) -> None:
-    print(f"\npeak memory of a K sweep over {count:,} episodes (a process each, PyTorch itself included)")
+    print(f"\npeak memory of a K sweep over {count:,} episodes (a command each, PyTorch itself included)", flush=True)
     for name in ("steer", "plain hooks", "plain nnsight"):
-        process = multiprocessing.get_context("spawn").Process(target=peak, args=("k", name, count))
-        process.start()
-        process.join()
+        tell(f"memory of {name}")
+        command = [sys.executable, __file__, "--peak", name, "--episodes", str(count)]
+        subprocess.run(command, check=True)
 
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--episodes", type=int, default=2_000)
-    options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--episodes", type=int, default=250)
+    options.add_argument("--rounds", type=int, default=2)
+    options.add_argument("--peak", help=argparse.SUPPRESS)  # one side of the memory table, in this very process
     options.add_argument("--only", choices=("k", "chain", "full", "growth", "memory"))
     chosen = options.parse_args()
+    if chosen.peak:
+        peak(chosen.peak, chosen.episodes)
+        return
     checkpoint = make_checkpoint()
     for kind in ("k", "chain", "full"):
         if chosen.only in (None, kind):

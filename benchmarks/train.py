@@ -1,6 +1,6 @@
 """Training throughput: steer's trainer against the same architecture on `torch.nn.Transformer`.
 
-    python benchmarks/train.py            # about two minutes on one core
+    python benchmarks/train.py            # about a minute on one core
 
 Both sides run the paper's sizes, dropout 0.1, batches of 25 of the 10,000 training episodes and AdamW. The reference
 is what one would write first: stock layers, stock dropout, episodes in random order, padded to the longest of the
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterator
 
@@ -94,7 +95,7 @@ def examples_per_second(step: Callable[[Batch], object], batches: Iterator[Batch
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--rounds", type=int, default=12)
+    options.add_argument("--rounds", type=int, default=6)
     options.add_argument("--steps", type=int, default=40, help="steps of each side in a round")
     options.add_argument("--threads", type=int, default=1)
     chosen = options.parse_args()
@@ -108,6 +109,7 @@ def main() -> None:
     }
     speeds: dict[str, list[float]] = {name: [] for name in sides}
     for turn in range(chosen.rounds + 1):  # the first round warms up
+        print(f"  … training steps, round {turn} of {chosen.rounds}", file=sys.stderr, flush=True)
         for name, (step, batches) in sides.items():
             speed = examples_per_second(step, batches, chosen.steps)
             if turn:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -24,6 +27,70 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working folder of its own, for commands that choose where they write."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+ROOT = Path(__file__).parents[1]
+STEER = [sys.executable, str(ROOT / "cli.py")]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("command", [["ls"], ["--help"], ["episodes", "--n", "1"]])
+def test_a_full_disk_is_told(command: list[str]):
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([*STEER, *command], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (2, "error: No space left on device\n")
+
+
+def test_a_reader_that_has_seen_enough_is_no_fault():
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run([*STEER, "ls"], stdout=write, stderr=subprocess.PIPE, text=True)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_arguments_that_are_no_text_are_refused():
+    done = subprocess.run([*map(os.fsencode, STEER), b"validate", b"\xff\xfe"], capture_output=True)
+    assert done.returncode == 2
+    assert b"is not text" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["draw", "nosuch"], "error: there is no file or folder nosuch\n"),
+        (["draw", "."], "error: .: holds no result.json\n"),
+        (["run", "keep_one_k", "--out", "file"], "error: cannot make the folder file: file is a file\n"),
+        (["eval", "--out", "file/x", "-c", "tiny"], "error: cannot make the folder file/x: file is a file\n"),
+        (["cp", "keep_one_k", "x" * 300], f"error: {'x' * 300}: File name too long\n"),
+    ],
+)
+def test_places_that_cannot_be_are_named(steer, elsewhere: Path, arguments: list[str], says: str):
+    (elsewhere / "file").write_text("")
+    done = steer(*arguments)
+    assert (done.exit_code, done.stderr) == (2, says)
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_an_interrupted_training_says_whether_it_can_go_on(steer, elsewhere: Path, monkeypatch, kept: bool):
+    from steer.training.loop import STATE, Trainer
+
+    def interrupted(trainer: Trainer, out: Path, tell: object) -> None:
+        (out / STATE).touch() if kept else None
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Trainer, "run", interrupted)
+    done = steer("train", "--preset", "tiny", "--out", "run")
+    assert done.exit_code == 130
+    assert done.stderr == ("interrupted; --resume goes on from the last whole epoch\n" if kept else "interrupted\n")
+
+
+def test_peak_memory_is_not_that_of_who_asks():
+    """The benchmark's table: a small program, started by one that holds 300 MB."""
+    small = f"import sys; sys.path.insert(0, {str(ROOT / 'benchmarks')!r}); import peak; print(peak.peak_kilobytes())"
+    large = f"import subprocess, sys; held = bytes(3 * 10**8); subprocess.run([sys.executable, '-c', {small!r}])"
+    done = subprocess.run([sys.executable, "-c", large], capture_output=True, text=True, check=True)
+    assert 1_000 < int(done.stdout) < 150_000
 
 
 def test_importing_the_engine_leaves_every_object_alone():

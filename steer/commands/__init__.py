@@ -64,8 +64,11 @@ class Group(TyperGroup):
 
 
 def _leave(code: int) -> NoReturn:
-    """Exit although what is still to be written cannot be: Python would try once more, and complain."""
-    sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115
+    """Exit, and let go what cannot be written: Python would try once more on its way out, and complain."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(code)
 
 
