@@ -47,7 +47,7 @@ def test_every_shipped_checkpoint_that_does_the_task_has_its_circuit(steer, name
     done = steer("discover", "-c", name, "--out", tmp_path)
     assert done.exit_code == 0, done.output
     assert "already known" in done.output
-    assert "smallest circuit" in done.output
+    assert "smallest faithful set" in done.output
     assert (tmp_path / f"discover-{name}" / "circuit.png").stat().st_size > 10_000
     assert load_checkpoint(name).record.accuracy["exact_match"] >= 0.98
 

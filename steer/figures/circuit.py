@@ -175,6 +175,6 @@ def draw_curve(circuit: Circuit, folder: Path, name: str = "curve") -> Path:
         axes.yaxis.set_major_formatter("{x:.0%}")
         axes.legend(frameon=False, loc="center right")
         named = f"{circuit.checkpoint.name}: smallest faithful set, {size} of {curve[0][0]} heads"
-        axes.set_title(f"{named}\nkeeps {_kept(kept)}", loc="left", fontsize=6)
+        axes.set_title(f"{named}\nkeeps {_kept(kept)}".replace(" (", "\n("), loc="left", fontsize=6)
         sns.despine(figure)
         return save_figure(figure, folder, name)
