@@ -106,7 +106,7 @@ def test_what_is_no_result_cannot_be_drawn(steer, tmp_path: Path, text: str):
         (["attribute", "--episode", "3"], "give --head as well"),
         (["attribute", "--head", "dec-cross-1.3", "--episodes", "5", "--episode", "9999"], "episodes 0 to 1,999"),
         (["attribute", "-c", "007"], "no checkpoint named '007'"),
-        (["draw", "nowhere"], "not a result"),
+        (["draw", "nowhere"], "there is no file or folder nowhere"),
     ],
 )
 def test_bad_calls_are_answered(steer, tmp_path: Path, monkeypatch, arguments: list[str], says: str):
