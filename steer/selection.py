@@ -39,14 +39,17 @@ def _everything(split: str, data_seed: int) -> Sequence[Episode]:
 
 
 def _fits(episode: Episode, wanted: Episodes) -> bool:
-    ends = {"length": len(episode.answer), "functions": function_count(episode)}
-    said = {"overlap": shares_argument(episode), "repeated": repeats_argument(episode)}
-    within = all(asked[0] <= has <= asked[1] for key, has in ends.items() if (asked := getattr(wanted, key)))
     return (
-        within
-        and wanted.arity in (None, len(episode.question.arguments))
-        and all(getattr(wanted, key) in (None, has) for key, has in said.items())
+        wanted.arity in (None, len(episode.question.arguments))
+        and _within(len(episode.answer), wanted.length)
+        and _within(function_count(episode), wanted.functions)
+        and wanted.overlap in (None, shares_argument(episode))
+        and wanted.repeated in (None, repeats_argument(episode))
     )
+
+
+def _within(count: int, ends: tuple[int, int] | None) -> bool:
+    return ends is None or ends[0] <= count <= ends[1]
 
 
 def counterparts(episodes: Sequence[Episode], variable: Variable) -> list[Episode]:

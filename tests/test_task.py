@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from steer.errors import PromptError
+from steer.task.counterparts import VARIABLES, counterpart
 from steer.task.episode import Call, Episode
 from steer.task.grammar import PAPER, Dice, Grammar, draw, relabel
 from steer.task.program import functions, solve
@@ -278,3 +279,18 @@ def test_slices_are_the_same_bytes_everywhere():
 def test_templates_that_cannot_be_are_refused(templates: tuple[str, ...], says: str):
     with pytest.raises(ValueError, match=says):
         Grammar(arities=(2,), functions=(2, 2), templates=templates)
+
+
+@pytest.mark.parametrize("variable", VARIABLES)
+def test_a_counterpart_says_the_same_about_every_symbol(variable):
+    """With unlisted primitives a changed demonstration could say that a symbol has another colour."""
+    grammar = Grammar(unlisted=1.0, repeats=True, demonstrations=(3, 6), functions=(1, 3), arities=(2,), length=(2, 4))
+    found = 0
+    for seed in range(150):
+        episode = draw(grammar, Dice(seed))
+        other = counterpart(episode, variable)
+        if other is not None:
+            found += 1
+            assert solve(other).symbol_to_colour == solve(episode).symbol_to_colour
+            assert solve(other).answer == other.answer != episode.answer
+    assert found > 5
