@@ -114,6 +114,16 @@ def test_what_never_fails_is_still_uncertain(positions: int):
         assert all((row["low"], row["high"]) == wilson(int(50 * value), 50) for row in rows)
 
 
+def test_a_part_of_a_tally_is_that_of_its_episodes_alone():
+    rng = RNG(7)
+    values, counted = rng.random((60, 3)), rng.integers(0, 2, (60, 3)).astype(float)
+    mine = np.arange(60) % 3 == 0
+    part = filled(values, counted).only(mine.tolist())
+    assert Lab.mean(part) == pytest.approx(values[mine][counted[mine] == 1].mean())
+    (first, *_) = part.table(bootstrap_weights(60, 0, draws=50))
+    assert first["counted"] == counted[mine].sum()
+
+
 def test_values_that_are_no_hits_are_no_tosses():
     """Half of the attention at every step is no coin that falls both ways: there is nothing uncertain in it."""
     (row,) = filled(np.full((50, 1), 0.5), np.ones((50, 1))).table(bootstrap_weights(50, 0))
