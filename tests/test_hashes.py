@@ -71,6 +71,8 @@ def others(value: Any, annotation: Any) -> Iterator[Any]:
         yield (3, 4) if options[0] is int else (*(value or ()), *others("", options[0]))
         if value:
             yield value[::-1] if len(value) > 1 else ()
+    elif annotation is bool:
+        yield not value
     elif annotation is int:
         yield (value or 0) + 1
     elif annotation is str:

@@ -128,7 +128,7 @@ def test_greedy_and_forced_exact_match_agree(steer, recipe_file, tmp_path: Path)
         (["run", "keep_on_k"], "did you mean keep_one_k"),
         (["run"], "RECIPE"),
         (["run", "seed=3"], "name at least one recipe"),
-        (["run", "FILE", "episodes.arity=2", "episodes.length=[6, 9]"], "0 of 2,000 episodes match"),
+        (["run", "FILE", "episodes.arity=2", "episodes.length=[6, 9]"], "0 of 2,000 test episodes match"),
         (["run", "FILE", "checkpoint=nowhere"], "no checkpoint named 'nowhere'"),
         (["run", "FILE", "--dtype", "float16"], "float32 or float64"),
         (["run", "FILE", "--device", "cuda:77"], "no device named"),

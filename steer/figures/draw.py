@@ -15,7 +15,7 @@ from steer.figures.pattern import draw_patterns
 from steer.figures.rates import draw_rates, is_rate
 from steer.figures.scatter import draw_scatter
 from steer.figures.sweep import draw_bars, draw_components, draw_positions, in_logits
-from steer.figures.theme import FORMATS, save_figure, theme
+from steer.figures.theme import picture_files, save_figure, theme
 from steer.results import NO_SHARES, RESULT, Result
 
 NEEDS = {"scatter": "points", "patterns": "patterns", "histogram": "alignments"}  # figure -> details that it draws
@@ -52,7 +52,7 @@ def pictures(result: Result, folder: Path) -> list[Path]:
 def are_drawn(result: Result, folder: Path) -> bool:
     """Is every picture there, and of these numbers? (The result is written first, its pictures after it.)"""
     written = (folder / RESULT).stat().st_mtime_ns
-    files = [folder / f"{name}.{suffix}" for name in planned(result) for suffix in FORMATS]
+    files = [file for name in planned(result) for file in picture_files(folder, name)]
     return all(file.is_file() and file.stat().st_mtime_ns >= written for file in files)
 
 

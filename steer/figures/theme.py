@@ -73,6 +73,10 @@ def short(text: str, most: int = 34) -> str:
     return words if len(words) <= most else f"{words[: most - 1]}…"
 
 
+def picture_files(folder: Path, name: str) -> list[Path]:
+    return [folder / f"{name}.{suffix}" for suffix in FORMATS]
+
+
 def save_figure(figure: Figure, folder: Path, name: str) -> Path:
     """Write PNG, PDF and SVG; give the PNG's path. All three have one layout, found once."""
     figure.draw_without_rendering()
