@@ -166,6 +166,10 @@ def test_nothing_passes_a_frozen_site():
             {"kind": "ablate-set", "nodes": "dec-self-0.0", "measures": [*ANSWERS, ALIGNMENT]},
             ("measures", 1), "nothing that this recipe edits can change it",
         ),
+        (  # what is frozen is not an edit
+            {"kind": "ablate-set", "nodes": "dec-self-0.0", "freeze": "enc-mlp-0", "measures": [*ANSWERS, ALIGNMENT]},
+            ("measures", 1), "nothing that this recipe edits can change it",
+        ),
     ],
 )  # fmt: skip
 def test_a_recipe_that_cannot_change_what_it_measures_is_a_fault(keys: dict, place: tuple | None, says: str | None):
@@ -232,6 +236,9 @@ def test_places_beyond_every_prompt_edit_nothing():
     keys = {"kind": "ablate-set", "nodes": "enc-self-0.0", "measures": ANSWERS, "episodes": {"count": 4}}
     with pytest.raises(SteerError, match="no sequence has a place 63"):
         small(**keys, places=[63, 64])
+    answers = {"kind": "ablate-set", "nodes": "dec-self-0.0", "measures": ANSWERS, "places": [5]}
+    with pytest.raises(SteerError, match="no sequence has a place 5"):
+        small(**answers, episodes={"count": 4, "length": [1, 2]})  # the decoder reads three tokens at most
     rows = small(**keys, places=[2, 64]).rows
     assert {row["condition"]: row.get("warning") for row in rows} == {
         "nothing ablated": None,
@@ -260,8 +267,9 @@ def test_r_squared_of_few_points_or_one_label_carries_a_warning():
     assert "single label" in one["warning"]
     (enough,) = small(**keys, episodes={"count": 30, "arity": 2}).rows
     assert "warning" not in enough
-    labels = torch.arange(40).numpy() % 2
-    assert explained(torch.rand(40, 3).double().numpy(), labels, torch.arange(40).numpy()).smallest == 20
+    points, episodes = torch.rand(40, 3).double().numpy(), torch.arange(40).numpy()
+    assert explained(points, episodes % 2, episodes).warning == ""
+    assert "only 3 of the rarest" in explained(points, (episodes < 3).astype(int), episodes).warning
 
 
 def test_a_warning_stands_in_the_table_the_figure_and_the_rows(steer, tmp_path: Path):

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from conftest import TINY
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ from steer.model.checkpoint import load_checkpoint
 from steer.task.episode import Episode
 from steer.task.grammar import Dice, Grammar, draw, relabel
 from steer.task.program import solve
+from steer.task.slices import make_slices
 from steer.task.splits import Splits, conjunction, make_splits
 from steer.task.vocabulary import COLOUR_IDS, PAD_ID, SOS_ID, decode
 from steer.training.batches import ask, epoch_batches, unseen_calls, visit, write
@@ -271,3 +273,15 @@ def test_training_begins_from_a_checkpoint_and_says_so(tiny_protocol: Protocol, 
 def test_a_checkpoint_of_other_sizes_is_no_beginning(tiny_protocol: Protocol):
     with pytest.raises(CheckpointError, match="another model: encoder_layers 2"):
         Trainer(tiny_protocol, 0).begin_from(load_checkpoint("seed1"))
+
+
+def test_training_keeps_out_of_the_strict_questions_too():
+    """A grammar that can draw little: half of what it draws is put among the strict questions, and never shown."""
+    stage = Stage(name="s", epochs=1, episodes=60, batch=20, grammars=(Grammar((2, 2), (1, 1), (0, 0)),))
+    trainer = Trainer(Protocol(model=TINY, stages=(stage,)), seed=0)
+    strict = {conjunction(e) for part in make_slices(0).values() for e in part}
+    assert strict <= trainer.splits.held_out
+    assert make_splits(0).held_out <= trainer.splits.held_out
+    drawn = {conjunction(e) for e in visit(stage, trainer.splits, Dice(0))}
+    kept = replace(trainer.splits, held_out=trainer.splits.held_out | set(sorted(drawn, key=str)[::2]))
+    assert not {conjunction(e) for e in visit(stage, kept, Dice(0))} & kept.held_out
