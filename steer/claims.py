@@ -118,7 +118,9 @@ def _compared(wanted: str, mine: Row, best: Row, everything: Row) -> str:
 def needed_sources(roles: tuple[str, str]) -> Judge:
     """Which two heads cost most when one alone is ablated?"""
 
-    @ruled("ablated alone each of the two costs accuracy, and no other head costs more, beyond the intervals")
+    @ruled("ablated alone each of the two costs accuracy, no other head more than either, beyond the intervals")
+        "ablated alone each of the two costs accuracy, and no other head costs more than either, beyond the intervals"
+    )
     def judge(result: Result, cast: Cast) -> Finding:
         wanted = [lead(cast, role) for role in roles]
         rows = [row for row in _sweep(result) if "-mlp-" not in row["condition"]]
@@ -132,7 +134,7 @@ def needed_sources(roles: tuple[str, str]) -> Judge:
             return Finding(here, f"{DIFFERS}: ablating {named} alone costs nothing", worst[0])
         if len(lost) < len(set(wanted)):
             return Finding(here, f"{DIFFERS}: of the two, only {lost[0]} matters here", worst[0])
-        least = min(_row(rows, head)["low"] for head in wanted)
+        least = max(_row(rows, head)["low"] for head in wanted)
         more = [row["condition"] for row in worst if row["condition"] not in wanted and row["high"] < least]
         return Finding(here, f"{DIFFERS}: {' and '.join(more)} costs more" if more else AS, worst[0])
 

@@ -142,8 +142,10 @@ def override(document: Document, changes: Sequence[str]) -> Document:
         try:
             if not equals or not path:
                 raise ConfigError(f"{change!r} is not of the form key=value")
-            if (before := given.setdefault(path, change)) != change:
-                raise ConfigError(f"{change!r}: {path} is given twice, the first time by {before!r}")
+            for other, before in given.items():
+                if path == other or path.startswith(f"{other}.") or other.startswith(f"{path}."):
+                    raise ConfigError(f"{change!r}: {path} is given twice, the first time by {before!r}")
+            given[path] = change
             value = parse(text, f"{change!r}").data if text.strip() else None
             _put(document, path.split("."), value, change)
         except ConfigError as error:

@@ -22,7 +22,7 @@ from steer.library import Loaded
 from steer.measured import of_prompt
 from steer.model.checkpoint import Checkpoint
 from steer.plan import Plan, is_held
-from steer.recipe import Recipe, Steer
+from steer.recipe import PositionSwap, Recipe, Steer
 from steer.results import Result, content_hash
 from steer.selection import counterparts, select
 from steer.task.episode import Episode
@@ -40,11 +40,13 @@ def run_experiment(
     engine = engine or Engine(checkpoint)
     plan = loaded.plan(engine.shape)
     variable = recipe.variable if isinstance(recipe, Steer) else None
-    episodes = select(recipe.episodes, checkpoint.record.data_seed, variable)
+    # A swap needs questions whose answer it changes: `A S A` says the same with its positions exchanged.
+    changed = "index-in-question" if isinstance(recipe, PositionSwap) else variable
+    episodes = select(recipe.episodes, checkpoint.record.data_seed, changed)
     check_lengths(episodes, checkpoint)
     others = counterparts(episodes, variable) if variable else []
     parts = engine.parts(episodes)
-    collectors = Collectors(Setting(recipe, engine, episodes, place_warnings(plan, parts)), plan.unmoved)
+    collectors = Collectors(Setting(recipe, engine, episodes, place_warnings(plan, parts)), plan)
     reference = reference_parts(recipe, checkpoint, engine)
     session = Session(engine, plan, parts, recipe.ablation, recipe.seed, reference, tell, others)
     saved: dict[str, list[tuple[list[int], Tensor]]] = {}
@@ -69,14 +71,16 @@ def check_lengths(episodes: Sequence[Episode], checkpoint: Checkpoint) -> None:
 def place_warnings(plan: Plan, parts: Sequence[Part]) -> dict[str, str]:
     """Conditions whose edits name places that no sequence has. Where none of them is there, nothing was edited."""
     longest = {True: max(p.prompt.shape[1] for p in parts), False: max(p.output.shape[1] for p in parts)}
-    found = {}
+    found, earlier = {}, ""  # the first link of a chain has the places, the last one the condition
     for run in plan.runs:
         edits = [edit for edit in run.edits if edit.places]
         beyond = {place for edit in edits for place in edit.places if place > longest[of_prompt(edit.site)]}
         if edits and all(place in beyond for edit in edits for place in edit.places):
             raise SteerError(f"places: no sequence has a place {min(beyond)}: {run.name!r} would edit nothing")
-        if beyond and run.condition:
-            found[run.condition] = f"no sequence has a place {', '.join(map(str, sorted(beyond)))}"
+        text = f"no sequence has a place {', '.join(map(str, sorted(beyond)))}" if beyond else earlier
+        if text and run.condition:
+            found[run.condition] = text
+        earlier = "" if run.condition else text
     return found
 
 
@@ -98,6 +102,7 @@ def describe(
         "name": loaded.name,
         "hash": experiment_hash(recipe, checkpoint),
         "recipe": recipe.model_dump(mode="json"),
+        "changes": list(loaded.changes),
         "checkpoint": {"name": checkpoint.name, "sha256": checkpoint.record.weights_sha256},
         "episodes": episodes,
         "edited": {

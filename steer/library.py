@@ -25,6 +25,7 @@ class Loaded:
     name: str
     recipe: Recipe
     document: Document
+    changes: tuple[str, ...] = ()  # `key=value`, as given on the command line
 
     def plan(self, shape: Shape) -> Plan:
         try:
@@ -54,7 +55,7 @@ def load_recipe(name: str, *changes: str) -> Loaded:
         recipe = check_as(document, RECIPE, Recipe)
     except ConfigError as error:  # the names may be at fault too: all is reported at once
         raise ConfigError(*error.faults, *_name_faults(document)) from error
-    return Loaded(path.stem, recipe, document)
+    return Loaded(path.stem, recipe, document, changes)
 
 
 def _name_faults(document: Document) -> list[str]:

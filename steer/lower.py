@@ -11,7 +11,19 @@ from itertools import pairwise
 from steer.lowering import Lowering
 from steer.measured import check_figures, measured_sites
 from steer.names import Node, Shape, Site
-from steer.plan import ENDS, Ablated, Clean, Plan, Put, Rebuild, Run, chain_runs, make_plan
+from steer.plan import (
+    EVERYTHING,
+    NOTHING,
+    UNCHANGED,
+    Ablated,
+    Clean,
+    Plan,
+    Put,
+    Rebuild,
+    Run,
+    chain_runs,
+    make_plan,
+)
 from steer.reach import Reach, write
 from steer.recipe import (
     AblateOnlyOne,
@@ -29,7 +41,6 @@ from steer.recipe import (
 from steer.resolve import Context, Key, LoweringError, check_freeze
 from steer.steered import BEFORE, check_positions, steer_runs, swap_edits
 
-NOTHING, UNCHANGED, EVERYTHING = ENDS
 AFTER, CLEAN = "after", "clean"
 
 
@@ -48,7 +59,7 @@ def lower(recipe: Recipe, shape: Shape) -> Plan:
     unmoved = reach.unmoved(runs) if not context.faults else ()
     if context.faults:
         raise LoweringError(context.faults)
-    return make_plan(shape, reads, runs, clean, unmoved)
+    return make_plan(shape, reads, runs, clean, unmoved, [found.numbers for found in measured])
 
 
 def _runs(recipe: Recipe, lowering: Lowering) -> tuple[str, list[Run]]:
@@ -169,6 +180,8 @@ def _compare(recipe: Compare, lowering: Lowering) -> list[Run]:
     chosen = [_chosen(condition, lowering, ("conditions", n)) for n, condition in enumerate(recipe.conditions)]
     if lowering.context.faults:
         return []
+    if all(nodes is None for nodes in chosen):
+        lowering.context.fault(("conditions",), "no head of this checkpoint plays these roles: nothing is compared")
     # A condition on roles that this checkpoint may lack (`$…:any`) is left out where it lacks them.
     return [
         lowering.ablation(condition.name, nodes)

@@ -15,7 +15,8 @@ from typing import Literal, TypeAlias
 from steer.names import Node, Shape, Site
 
 # The conditions at the ends of a sweep's scale; the second is a chain's own, nothing changed before its first link.
-ENDS = ("nothing ablated", "nothing ablated before the chain", "everything ablated")
+NOTHING, UNCHANGED, EVERYTHING = "nothing ablated", "nothing ablated before the chain", "everything ablated"
+ENDS = (NOTHING, UNCHANGED, EVERYTHING)
 
 
 @dataclass(frozen=True)
@@ -129,6 +130,7 @@ class Plan:
     clean_condition: str | None = None  # the label under which the clean run itself is measured
     cached: tuple[str, ...] = field(default=())  # every hook that the clean run must leave behind for the others
     unmoved: tuple[tuple[str, int], ...] = ()  # (condition, number of a measure that it cannot change): no rows
+    numbers: tuple[tuple[Site, ...], ...] = ()  # what the numbers of each measure are made of
 
     @property
     def forwards(self) -> int:
@@ -182,13 +184,13 @@ def stop_after(shape: Shape, paths: Iterable[str]) -> str | None:
 
 def make_plan(
     shape: Shape, reads: Iterable[Site], runs: Iterable[Run], clean_condition: str | None = None,
-    unmoved: Iterable[tuple[str, int]] = (),
+    unmoved: Iterable[tuple[str, int]] = (), numbers: Iterable[tuple[Site, ...]] = (),
 ) -> Plan:  # fmt: skip
     reads, runs = tuple(reads), tuple(runs)
     needed = {path for run in runs for path in (*start_paths(shape, run).values(), *_origin_paths(shape, run))}
     needed |= {site.path for site in reads}
     in_order = [path for path in hook_order(shape) if path in needed]
-    return Plan(reads, runs, clean_condition, tuple(in_order), tuple(unmoved))
+    return Plan(reads, runs, clean_condition, tuple(in_order), tuple(unmoved), tuple(numbers))
 
 
 def hook_order(shape: Shape) -> list[str]:

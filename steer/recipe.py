@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, model_
 from typing_extensions import Self
 
 from steer.documents import AT_LEAST_ONE, Strict
+from steer.plan import ENDS
 from steer.shipped import DEFAULT
 from steer.task.counterparts import Variable
 from steer.task.splits import SplitName
@@ -265,9 +266,9 @@ class Compare(Common):
 
     @model_validator(mode="after")
     def _different_names(self) -> Self:
-        names = ["clean", *(condition.name for condition in self.conditions)]
+        names = ["clean", *ENDS, *(condition.name for condition in self.conditions)]
         if len(set(names)) < len(names):
-            raise ValueError("conditions: each needs a name of its own, and 'clean' is taken")
+            raise ValueError(f"conditions: each needs a name of its own, and {', '.join(names[:4])} are taken")
         return self
 
 

@@ -19,11 +19,15 @@ def select(wanted: Episodes, data_seed: int, variable: Variable | None = None) -
     """The split's episodes that pass the filters (and in which a variable can be changed), as many as asked for."""
     everything = _everything(wanted.split, data_seed)
     matching = [episode for episode in everything if _fits(episode, wanted)]
-    if variable is not None:
-        matching = [episode for episode in matching if counterpart(episode, variable) is not None]
     if not matching:
         asked = wanted.model_dump(exclude_defaults=True, exclude={"split", "count", "seed"})
-        raise SteerError(f"0 of {len(everything):,} {wanted.split} episodes match {asked}")
+        told = ", ".join(f"{key} {value}" for key, value in asked.items())
+        raise SteerError(f"0 of {len(everything):,} {wanted.split} episodes match: {told}")
+    if variable is not None:
+        able = [episode for episode in matching if counterpart(episode, variable) is not None]
+        if not able:
+            raise SteerError(f"{len(matching):,} episodes match, and the {variable} of none of them can be changed")
+        matching = able
     if wanted.count < len(matching):
         chosen = Dice(wanted.seed, "select").sample(range(len(matching)), wanted.count)
         matching = [matching[row] for row in sorted(chosen)]

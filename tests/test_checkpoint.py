@@ -102,6 +102,7 @@ def test_a_truncated_file_is_refused(folder: Path, size: int):
         ({"config": {"heds": 2}}, r"config\.heds"),
         ({"config": {"heads": 4, "d_model": 16, "d_head": 8}}, "wrong tensors"),
         ({"vocabulary": [*TOKENS[:-1], "Z"]}, "another vocabulary"),
+        ({"vocabulary": [*TOKENS[:-2], TOKENS[-1], TOKENS[-2]]}, "another vocabulary"),  # the order says what ids mean
         ({"more": 1}, "more"),
         ({"seed": "x"}, "seed"),
         ({"seed": float("inf")}, "seed"),

@@ -287,3 +287,80 @@ def test_a_checkpoint_is_still_measured_where_nothing_is_edited():
         build_recipe(kind="clean", measures=ANSWERS, episodes={"count": 1}), load_checkpoint("tiny")
     ).rows
     assert [row["condition"] for row in rows] == ["clean"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        # place 4 of every two-argument prompt is the bar; the first token that the decoder reads is always SOS
+        ({"kind": "ablate-only-one", "target": "dec-cross-1.0.k", "sources": "enc.tok", "places": [4]}, True),
+        ({"kind": "ablate-only-one", "target": "dec-cross-1.0.k", "sources": "enc.tok", "places": [5]}, False),
+        ({"kind": "ablate-set", "nodes": "dec-self-0.*", "places": [1]}, True),
+        ({"kind": "ablate-set", "nodes": "dec-self-0.*", "places": [2]}, False),
+        # a counterpart has the same positions, and a swap changes nothing where it does not reach
+        ({"kind": "steer", "variable": "argument", "sets": [{"name": "s", "sites": "enc.pos"}]}, True),
+        ({"kind": "steer", "variable": "argument", "sets": [{"name": "s", "sites": "enc.tok"}]}, False),
+        ({"kind": "position-swap", "ports": "enc-self-0.0.v", "places": [6]}, True),
+        ({"kind": "position-swap", "ports": "enc-self-0.0.v", "places": [1]}, False),
+    ],
+)
+def test_what_only_the_data_can_tell_is_a_warning(keys: dict, says: bool):
+    rows = small(**{"measures": ATTENTION, "episodes": {"arity": 2, "count": 8}} | keys).rows
+    edited = [
+        row for row in rows if row["condition"] not in ("nothing ablated", "before", "ceiling", "everything ablated")
+    ]
+    assert edited
+    assert {row.get("warning", "").startswith("the same as in the clean run") for row in edited} == {says}
+    assert not any("warning" in row for row in rows if row["condition"] in ("nothing ablated", "before", "ceiling"))
+
+
+def test_a_chains_places_are_warned_of_as_well():
+    keys = {"kind": "chained-patch", "sources": "enc-self-0.0", "measures": ATTENTION, "episodes": {"count": 5}}
+    for chain in (["dec-cross-1.0.k"], ["enc-self-1.0.v", "dec-cross-1.0.k"]):
+        rows = small(**keys, chain=chain, places=[1, 64]).rows
+        warned = {row["condition"] for row in rows if "no sequence has a place 64" in row.get("warning", "")}
+        assert warned == {"everything ablated", "enc-self-0.0"}, chain
+
+
+def test_a_frozen_write_holds_by_either_name():
+    keys = {"kind": "keep-only-one", "target": "dec-cross-1.0.k", "sources": "enc-self-0.*", "measures": ANSWERS}
+    for port in ("z", "out"):
+        found = faults(**keys, freeze=f"dec-cross-1.0.{port}")
+        assert [key for key, _ in found] == [("freeze",)], port
+
+
+def test_written_answers_have_no_row_where_nothing_can_arrive_either():
+    sets = [{"name": "held", "sites": "dec-cross-1.0.k"}, {"name": "free", "sites": "enc-self-0.0.z"}]
+    keys = {"kind": "steer", "variable": "argument", "episodes": {"arity": 2, "count": 4}, "sets": sets}
+    greedy = {"name": "exact-match", "decoding": "greedy", "against": "answer"}
+    rows = small(**keys, freeze="dec-cross-1.0.z", measures=[*ATTENTION, greedy]).rows
+    found = {(row["condition"], row["measure"]) for row in rows}
+    assert ("held", "attention-mass") in found
+    assert ("held", "exact-match") not in found
+    assert ("free", "exact-match") in found
+
+
+def test_steps_that_are_not_counted_do_not_count():
+    """Answers of two colours: the third step says EOS, which attention is not held to."""
+    keys = {"kind": "ablate-set", "nodes": "dec-cross-0.*", "episodes": {"arity": 2, "count": 8, "length": [2, 2]}}
+    late = small(**keys, places=[3], measures=ATTENTION).rows
+    assert {row["condition"] for row in late if "warning" in row} == {"set ablated"}
+    assert not any("warning" in row for row in small(**keys, places=[2], measures=ATTENTION).rows)
+
+
+def test_a_swap_asks_questions_whose_answer_it_changes():
+    keys = {"kind": "position-swap", "ports": "enc-self-0.0.v", "measures": ATTENTION}
+    with pytest.raises(
+        SteerError, match="400 episodes match, and the index-in-question of none of them can be changed"
+    ):
+        small(**keys, episodes={"arity": 2, "split": "strict", "repeated": True})
+
+
+def test_a_compare_of_which_nothing_is_left_is_a_fault():
+    found = faults(CAST, kind="compare", conditions=[{"name": "a", "ablate": "$primitive-retrieval:any"}])
+    assert found == [(("conditions",), "no head of this checkpoint plays these roles: nothing is compared")]
+
+
+def test_keys_inside_each_other_are_given_twice():
+    with pytest.raises(ConfigError, match="episodes is given twice"):
+        override(Document("x", {}), ["episodes.count=20", "episodes={count: 30}"])

@@ -282,5 +282,5 @@ def test_episodes_are_chosen_by_what_makes_them_hard():
     assert {len(e.demonstrations) for e in chosen(split="long")} == {10}
     test = chosen(arity=2)
     assert len(chosen(arity=2, overlap=True)) + len(chosen(arity=2, overlap=False)) == len(test)
-    with pytest.raises(SteerError, match=r"0 of 2,000 test episodes match \{'functions': \(4, 4\)\}"):
+    with pytest.raises(SteerError, match=r"0 of 2,000 test episodes match: functions \(4, 4\)"):
         chosen(functions=(4, 4))

@@ -11,6 +11,7 @@ import pytest
 from handmade import copier, episodes
 from scipy import stats
 
+from steer.discover.gradients import Opinions
 from steer.discover.lab import Lab
 from steer.measure.accuracy import accuracy
 from steer.measure.alignment import Alignment
@@ -269,3 +270,17 @@ def test_an_evaluation_counts_each_group_by_hand():
         ci = stats.binomtest(hits, total).proportion_ci(method="wilson")
         assert row["interval"] == pytest.approx((ci.low, ci.high))
     assert told["exact_match"] == np.mean(right)
+
+
+def test_an_r_squared_lies_in_its_own_interval():
+    """Drawing episodes anew adds noise, which lifts an R² near zero: the interval must still hold the number."""
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        found = explained(rng.normal(size=(30, 4)), rng.integers(0, 2, 30), np.arange(30), seed)
+        assert found.low <= found.r2 <= found.high
+
+
+def test_gradients_agree_by_size_whatever_their_signs():
+    exact, scores = [3.0, -2.0, 1.0, -0.5], [-30.0, 20.0, -10.0, 5.0]  # the same ranks by size, the signs turned
+    found = Opinions([], exact, scores, [5.0, 10.0, -20.0, 30.0]).agreement()
+    assert found == {"eap": 1.0, "eap_ig": -1.0}

@@ -14,10 +14,12 @@ from steer.experiment import run_experiment
 from steer.lower import LoweringError, lower
 from steer.model.checkpoint import load_checkpoint
 from steer.model.evaluate import answers
-from steer.names import Node, Shape
+from steer.names import Node, Shape, Site
 from steer.plan import Counterpart, Put
 from steer.selection import counterparts, select
+from steer.steered import others
 from steer.task.counterparts import VARIABLES, counterpart
+from steer.task.grammar import Dice
 from steer.task.program import solve
 from steer.task.splits import make_splits
 
@@ -154,7 +156,7 @@ def test_bad_questions_are_answered(steer, tmp_path: Path, arguments: list[str],
 
 def test_no_episode_to_steer_is_said():
     loaded = steer_recipe(sets=[{"name": "a", "sites": "enc-self-0.1.z"}], episodes={"arity": 1})
-    with pytest.raises(SteerError, match="0 of"):
+    with pytest.raises(SteerError, match="the function of none of them can be changed"):
         select(loaded.recipe.episodes, 0, "function")
 
 
@@ -173,3 +175,12 @@ def test_the_faults_of_sets_are_reported_with_the_others(steer, tmp_path: Path):
     assert done.exit_code == 2
     assert "unknown key 'wrong'" in done.output
     assert "enc-self-0.9.z" in done.output
+
+
+def test_a_control_has_as_many_different_heads_as_its_set():
+    shape = Shape(2, 2, 8, (("rhs-scanner", (Node("dec-cross", 0, 0), Node("dec-cross", 0, 4))),))
+    wanted = [Site(Node("dec-cross", 0, head), "z") for head in (0, 4)]
+    for seed in range(60):
+        drawn = others(shape, wanted, Dice(seed, "control"))
+        assert len(set(drawn)) == 2
+        assert not set(drawn) & set(wanted)

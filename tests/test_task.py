@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from steer.errors import PromptError
+from steer.task.attended import output, rhs_scanner
 from steer.task.counterparts import VARIABLES, counterpart
 from steer.task.episode import Call, Episode
 from steer.task.grammar import PAPER, Dice, Grammar, draw, relabel
@@ -294,3 +295,10 @@ def test_a_counterpart_says_the_same_about_every_symbol(variable):
             assert solve(other).symbol_to_colour == solve(episode).symbol_to_colour
             assert solve(other).answer == other.answer != episode.answer
     assert found > 5
+
+
+def test_no_role_looks_from_a_step_after_the_last_colour():
+    """A distractor's output may be longer than the answer: there is still nothing to scan for at the closing step."""
+    for episode in make_splits(0).validation[:200]:
+        for look in (rhs_scanner, output):
+            assert all(step < len(episode.answer) for step, _ in look(episode))

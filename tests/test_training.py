@@ -268,6 +268,9 @@ def test_training_begins_from_a_checkpoint_and_says_so(tiny_protocol: Protocol, 
     assert record.history[: len(start.record.history)] == start.record.history
     presentations = [entry["presentations"] for entry in record.history]
     assert presentations == sorted(set(presentations))  # counted on
+    resumed = Trainer(tiny_protocol, 3)
+    resumed.resume(tmp_path / "second")
+    assert resumed.record().protocol == trainer.record().protocol
 
 
 def test_a_checkpoint_of_other_sizes_is_no_beginning(tiny_protocol: Protocol):

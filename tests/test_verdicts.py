@@ -158,6 +158,8 @@ ONE, TWO = "enc-self-1.0", "enc-self-1.2"
     [
         (heads({ONE: 0.5, TWO: 0.6, OTHER: 0.85}), AS),
         (heads({ONE: 0.5, TWO: 0.6, OTHER: 0.3}), DIFFERS),  # a third head costs more than both of them
+        (heads({ONE: 0.3, TWO: 0.6, OTHER: 0.45}), DIFFERS),  # or more than one of them
+        (heads({ONE: 0.3, TWO: (0.4, 0.5, 0.6), OTHER: (0.4, 0.45, 0.55)}), AS),  # not beyond the intervals
         (heads({ONE: 0.5, TWO: 0.6, "enc-mlp-0": 0.1}), AS),
         (heads({ONE: (0.7, 0.8, 0.9), TWO: (0.7, 0.8, 0.9), OTHER: 0.89}), DIFFERS),  # losses within the intervals
         (heads({ONE: 0.5, TWO: (0.7, 0.8, 0.9), OTHER: 0.89}), DIFFERS),  # one of the two is not needed

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
+from steer.collect.arrived import Arrived
 from steer.collect.counts import Answers, Attention, Attribution
 from steer.collect.setting import Collector, Details, Row, Setting
 from steer.collect.structure import Alignments, Patterns, Represented
 from steer.engine.engine import Part, Session, Values
 from steer.measure.tally import bootstrap_weights
+from steer.plan import Plan
 from steer.recipe import (
     AlignmentMeasure,
     AnswerMeasure,
@@ -23,15 +23,17 @@ from steer.recipe import (
 class Collectors:
     """Every measure of a recipe in every condition."""
 
-    def __init__(self, setting: Setting, unmoved: Iterable[tuple[str, int]] = ()) -> None:
-        self.setting, self.unmoved = setting, set(unmoved)
+    def __init__(self, setting: Setting, plan: Plan) -> None:
+        self.setting, self.unmoved = setting, set(plan.unmoved)
         self.each = [_collector(setting, measure) for measure in setting.recipe.measures]
+        self.arrived = Arrived(setting, plan.numbers, plan.clean_condition)
 
     def add(self, part: Part, condition: str, values: Values) -> None:
         """A measure that a condition cannot change has no row there: it would be the clean number again."""
-        for number, collector in enumerate(self.each):
-            if (condition, number) not in self.unmoved:
-                collector.add(part, condition, values)
+        moved = [number for number in range(len(self.each)) if (condition, number) not in self.unmoved]
+        for number in moved:
+            self.each[number].add(part, condition, values)
+        self.arrived.add(part, condition, values, moved)
 
     def generate(self, session: Session) -> None:
         """Answers that the model writes itself, with each condition's interventions on."""
@@ -46,8 +48,11 @@ class Collectors:
 
     def rows(self) -> list[Row]:
         weights = bootstrap_weights(len(self.setting.episodes), self.setting.recipe.seed)
-        rows = [row for collector in self.each for row in collector.rows(weights)]
-        return [self.setting.warned(row) for row in rows]
+        return [
+            self.setting.warned(row, self.arrived.warning(row["condition"], number))
+            for number, collector in enumerate(self.each)
+            for row in collector.rows(weights)
+        ]
 
     def details(self) -> Details:
         found: Details = {}

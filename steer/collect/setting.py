@@ -48,9 +48,9 @@ class Setting:
             self._targets[key] = torch.from_numpy(collate(episodes).target).to(self.engine.device)
         return self._targets[key]
 
-    def warned(self, row: Row) -> Row:
+    def warned(self, row: Row, arrived: str = "") -> Row:
         """The row with what must be said about its condition."""
-        said = [text for text in (self.warnings.get(row["condition"]), row.get("warning")) if text]
+        said = [text for text in (arrived, self.warnings.get(row["condition"]), row.get("warning")) if text]
         return row | {"warning": "; ".join(said)} if said else row
 
     def value(self, values: Values, site: Site) -> Tensor:

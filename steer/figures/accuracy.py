@@ -27,6 +27,12 @@ def draw_accuracy(report: dict[str, Any], folder: Path) -> Path:
             axes.axhline(len(report["groups"]) - 0.5, color=MUTED, linewidth=0.6)
         axes.set_xlabel("exact match, 95 % interval")
         axes.xaxis.set_major_formatter("{x:.0%}")
-        axes.set_title(f"{report['checkpoint']}: {report['exact_match']:.1%} of {report['episodes']:,} episodes")
+        axes.set_title(_title(report, bool(strict)), fontsize=7, loc="left")
         sns.despine(figure)
         return save_figure(figure, folder, "accuracy")
+
+
+def _title(report: dict[str, Any], strict: bool) -> str:
+    split = f"{report['exact_match']:.1%} of {report['episodes']:,} {report.get('split', 'test')} episodes"
+    above = "above the line: questions that must be composed\nbelow it: " if strict else ""
+    return f"{report['checkpoint']}; {above}{split}"

@@ -56,6 +56,8 @@ def title(figure: Figure, result: Result, where: str = "") -> None:
     text = _lines(told["recipe"]["description"] or told["name"], width)
     where = where or f"{told['episodes']:,} episodes, 95 % intervals"
     below = [f"{told['checkpoint']['name']}, {where}"]
+    changes = [change for change in told.get("changes", ()) if not change.startswith("checkpoint=")]
+    below += [f"changed: {', '.join(changes)}"] if changes else []
     below += dict.fromkeys(f"Warning: {row['warning']}" for row in result.rows if row.get("warning"))
     lines = "\n".join(_lines(line, width) for line in below)
     more = f"{text}{lines}".count("\n")  # than the two lines that every figure has room for
