@@ -119,8 +119,6 @@ def needed_sources(roles: tuple[str, str]) -> Judge:
     """Which two heads cost most when one alone is ablated?"""
 
     @ruled("ablated alone each of the two costs accuracy, no other head more than either, beyond the intervals")
-        "ablated alone each of the two costs accuracy, and no other head costs more than either, beyond the intervals"
-    )
     def judge(result: Result, cast: Cast) -> Finding:
         wanted = [lead(cast, role) for role in roles]
         rows = [row for row in _sweep(result) if "-mlp-" not in row["condition"]]

@@ -83,7 +83,7 @@ def until(condition, seconds: float = 60) -> bool:
 def test_when_the_parent_goes_its_workers_go(tmp_path: Path, how: signal.Signals):
     code = (
         "from functools import partial; from pathlib import Path; from test_workers import sleep\n"
-        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell's background job ignores it
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # shells may ignore it
         "from steer.workers import in_processes\n"
         f"if __name__ == '__main__': list(in_processes(partial(sleep, folder=Path({str(tmp_path)!r})), [1, 2], 2))"
     )
