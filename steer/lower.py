@@ -93,6 +93,7 @@ def _one_at_a_time(recipe: KeepOnlyOne | AblateOnlyOne, lowering: Lowering) -> l
     context.wanted(("sources",), sources)
     lowering.check_places(named)
     targets = lowering.reach.sites(("target",), named)
+    lowering.reach.check_direct(sources, targets)
     if context.faults:
         return []
     keep = isinstance(recipe, KeepOnlyOne)
@@ -121,7 +122,9 @@ def _chain(recipe: ChainedPatch, lowering: Lowering) -> list[Run]:
     for number, (one, two) in enumerate(pairwise(links) if whole else ()):
         context.connect(number + 1, one, two)
         lowering.reach.sites(("chain", number), [one], read=[write(one.node)])
+        lowering.reach.check_direct([one.node], [two])
     if whole:
+        lowering.reach.check_direct(sources, links[:1])
         lowering.reach.sites(("chain", len(links) - 1), links[-1:])
         lowering.check_places(links[:1])
     if context.faults:

@@ -60,6 +60,15 @@ class Reach:
             held = ", ".join(map(str, self.frozen))
             self.context.fault(("freeze",), f"with {held} frozen, nothing from {site} arrives at what is measured")
 
+    def check_direct(self, sources: Sequence[Node], targets: Sequence[Site]) -> None:
+        """A direct path runs through the stream: it cannot be patched past a frozen point of it, or of its source."""
+        for held in self.frozen:
+            for target in targets:
+                between = [n for n in sources if held in touched(self.shape, [write(n)]) and _is_stream(held)]
+                if between and target in touched(self.shape, [held]):
+                    text = f"{held} is frozen between {between[0]} and {target}: a direct path runs through it"
+                    self.context.fault(("freeze",), text, held)
+
     def unmoved(self, runs: Iterable[Run]) -> tuple[tuple[str, int], ...]:
         """(condition, number of a measure) wherever the one cannot change the other.
 
@@ -75,6 +84,10 @@ class Reach:
             if conditions and all((run.condition, number) in pairs for run in conditions):
                 self.context.fault(("measures", number), "nothing that this recipe edits can change it")
         return tuple(pairs)
+
+
+def _is_stream(site: Site) -> bool:
+    return site.node.kind.endswith("resid") or site.node.kind == "enc.memory"
 
 
 def write(node: Node) -> Site:

@@ -65,7 +65,7 @@ class Outcome:
         picture = "".join(f"\npicture: {path}" for path in self.pictures)
         head = f"{self.name} on {told['checkpoint']['name']}, {fit}: {self.result.folder} ({state})"
         positions = "positions" in told["recipe"]["figure"]
-        return f"{head}\n{_table(self.result.rows, positions)}\n{_edited(told)}{picture}"
+        return f"{head}\n{_table(self.result.rows, positions)}\n{_ablated(told)}{_edited(told)}{picture}"
 
     def line(self) -> str:
         """One line of a batch's summary."""
@@ -184,6 +184,15 @@ def run_loaded(
         return Outcome(loaded.name, result, pictures(result, folder), unchanged)
     drawn, undrawn = draw_each(result, folder)
     return Outcome(loaded.name, result, drawn, unchanged, undrawn=undrawn)
+
+
+def _ablated(told: dict[str, Any]) -> str:
+    """What stands in for what is ablated. Positions are the same in every episode, so some values leave them alone."""
+    if told["recipe"]["kind"] in ("clean", "steer", "position-swap"):
+        return ""
+    asked = told["recipe"]["ablation"]
+    kept = asked["value"] == "resample" or (asked["value"], asked["over"]) == ("mean", "position")
+    return f"\nablated: {told['ablation']}" + ("; position embeddings keep their values" if kept else "")
 
 
 def _edited(told: dict[str, Any]) -> str:

@@ -138,6 +138,20 @@ def test_nothing_passes_a_frozen_site():
              "freeze": "enc-self-1.1.z"},
             ("freeze",), "with enc-self-1.1.z frozen",
         ),
+        (
+            {"kind": "ablate-only-one", "target": "dec-cross-1.0.k", "sources": "enc-self-0.0",
+             "freeze": "enc-resid-1.mid"},
+            ("freeze", 0), "frozen between enc-self-0.0 and dec-cross-1.0.k",
+        ),
+        (
+            {"kind": "chained-patch", "sources": "enc-self-0.*", "chain": ["enc-self-1.1.v", "dec-cross-1.0.k"],
+             "freeze": "enc.memory"},
+            ("freeze", 0), "frozen between enc-self-1.1 and dec-cross-1.0.k",
+        ),
+        (  # the memory is not on the way of a query
+            {"kind": "keep-only-one", "target": "dec-cross-1.0.q", "sources": "dec-self-*.*", "freeze": "enc.memory"},
+            None, None,
+        ),
         ({"kind": "keep-set", "nodes": ["enc-self-0.0", "enc-mlp-0"]}, ("nodes", 1), "never ablated within heads"),
         ({"kind": "keep-set", "nodes": "enc.tok", "within": "heads-and-mlps"}, ("nodes", 0), "never ablated"),
         ({"kind": "keep-set", "nodes": ["*-self-*.*", "*-cross-*.*"]}, ("nodes",), "nothing is ablated"),
