@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -378,3 +379,22 @@ def test_a_compare_of_which_nothing_is_left_is_a_fault():
 def test_keys_inside_each_other_are_given_twice():
     with pytest.raises(ConfigError, match="episodes is given twice"):
         override(Document("x", {}), ["episodes.count=20", "episodes={count: 30}"])
+
+
+def test_places_of_a_pattern_are_those_that_look():
+    keys = {"kind": "steer", "variable": "argument", "episodes": {"arity": 2, "count": 4}, "places": [1]}
+    site = "dec-cross-1.0.pattern"
+    found = small(**keys, sets=[{"name": "s", "sites": site}], measures=ATTENTION, tensors=site).tensors
+    before, after, theirs = (found[f"{name}/{site}"] for name in ("before", "s", "ceiling"))  # B T S
+    assert torch.equal(after[:, 1:], before[:, 1:])
+    torch.testing.assert_close(after[:, 0], theirs[:, 0], rtol=0, atol=1e-12)
+    assert not torch.allclose(after[:, 0], before[:, 0])
+
+
+def test_batches_of_one_engine_are_those_of_the_answers_given():
+    """`ask` shows the same prompt with the answer before and the answer after: two batches, not one remembered."""
+    engine, episode = make_engine(random_model()), make_splits(0).test[0]
+    other = replace(episode, answer=episode.answer[::-1] + episode.answer)
+    first, second = (engine.parts([e])[0].output for e in (episode, other))
+    assert first.shape[1] == len(episode.answer) + 1
+    assert second.shape[1] == 2 * len(episode.answer) + 1

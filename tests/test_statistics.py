@@ -13,6 +13,7 @@ from scipy import stats
 
 from steer.discover.gradients import Opinions
 from steer.discover.lab import Lab
+from steer.discover.writers import logit_shares
 from steer.measure.accuracy import accuracy
 from steer.measure.alignment import Alignment
 from steer.measure.intervals import wilson
@@ -20,6 +21,7 @@ from steer.measure.representation import explained, r_squared
 from steer.measure.tally import Tally, bootstrap_weights
 from steer.model.checkpoint import load_checkpoint
 from steer.model.evaluate import answers
+from steer.names import Node, Shape
 from steer.task.splits import make_splits
 
 Z = stats.norm.ppf(0.975)
@@ -284,3 +286,21 @@ def test_gradients_agree_by_size_whatever_their_signs():
     exact, scores = [3.0, -2.0, 1.0, -0.5], [-30.0, 20.0, -10.0, 5.0]  # the same ranks by size, the signs turned
     found = Opinions([], exact, scores, [5.0, 10.0, -20.0, 30.0]).agreement()
     assert found == {"eap": 1.0, "eap_ig": -1.0}
+
+
+def test_a_share_that_never_varies_has_an_interval_without_width(monkeypatch: pytest.MonkeyPatch):
+    """One component writes 30 % of the choice in every episode: the share is the same whichever are drawn."""
+    lab, rng = Lab.__new__(Lab), np.random.default_rng(0)
+    lab.shape, lab.episodes, lab.weights = Shape(1, 1, 1), [None] * 50, bootstrap_weights(50, 0, 400)
+    writers = [node for node in lab.shape.writers if node.stack == "dec"]
+    whole, parts = rng.uniform(1, 9, (50, 1)), dict(zip(writers, (0.3, 0.5, 0.1, 0.1, 0.0), strict=False))
+
+    def tally(node: Node) -> Tally:
+        found = Tally(50, 1)
+        found.put(list(range(50)), parts[node] * whole, np.ones((50, 1)))
+        return found
+
+    monkeypatch.setattr(Lab, "choice", lambda self, node: (node, []))
+    monkeypatch.setattr(Lab, "clean", lambda self, node: tally(node))
+    share = logit_shares(lab)[writers[0]]
+    assert (share.low, share.value, share.high) == (0.3, 0.3, 0.3)
