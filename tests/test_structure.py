@@ -247,7 +247,7 @@ measures:
             ":3:25: no head or node named 'enc-self-0.11'; did you mean enc-self-0.1",
         ),
         (("ablate: enc-self-0.1", "keep: enc-self-0.1"), "give either ablate, or keep with among"),
-        (("{name: one, ", "{name: clean, "), "'clean' is taken"),
+        (("{name: one, ", "{name: clean, "), "clean, nothing ablated"),
         (("ablate: enc-self-0.1", "among: enc-self-0.*, keep: enc-self-1.1"), "enc-self-1.1 is not among those"),
         (("0.1.z", "0.1.y"), ":5:29: no site named 'enc-self-0.1.y'; did you mean"),
         (("0.1.z", "0.1.pattern"), "between tokens"),
