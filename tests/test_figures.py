@@ -413,13 +413,13 @@ def test_an_evaluations_points_stand_at_their_groups(caught: dict[str, Figure], 
         dot = dots[f"{name} ({episodes})"]
         assert dot.get_xdata()[0] == value
         assert spans[float(dot.get_ydata()[0])] == interval
-    assert axes.get_title(loc="left") == "mine; 80.0% of 100 test episodes"
+    assert caught["accuracy"].get_suptitle() == "mine; 80.0% of 100 test episodes"
     strict = [{"slice": "any-4", "group": "hard", "episodes": 40, "exact_match": 0.3, "interval": [0.2, 0.4]}]
     accuracy.draw_accuracy(report | {"strict": [*strict, {"slice": "long", "group": "long", "episodes": 0}]}, tmp_path)
     (axes,) = caught["accuracy"].axes
     names = ticks(axes.yaxis)
     assert list(names.values())[-1] == "hard (40)"  # on top; what does not fit into the model has no point
-    assert "questions that must be composed" in axes.get_title(loc="left")
+    assert "questions that must be composed" in caught["accuracy"].get_suptitle()
 
 
 def about(value: float) -> Estimate:

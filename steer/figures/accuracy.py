@@ -27,7 +27,7 @@ def draw_accuracy(report: dict[str, Any], folder: Path) -> Path:
             axes.axhline(len(report["groups"]) - 0.5, color=MUTED, linewidth=0.6)
         axes.set_xlabel("exact match, 95 % interval")
         axes.xaxis.set_major_formatter("{x:.0%}")
-        axes.set_title(_title(report, bool(strict)), fontsize=7, loc="left")
+        figure.suptitle(_title(report, bool(strict)), fontsize=7, x=0.02, ha="left")
         sns.despine(figure)
         return save_figure(figure, folder, "accuracy")
 
