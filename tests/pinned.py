@@ -1,0 +1,86 @@
+"""Every shipped recipe on every shipped checkpoint, as rows on 100 episodes in float64: recorded, or compared.
+
+    python tests/pinned.py record FILE [CHECKPOINT]...
+    python tests/pinned.py compare FILE [CHECKPOINT]...
+
+A change that should leave all numbers alone is held to a file that was recorded before it. Recipes that a checkpoint
+cannot run (a role that no head plays) are recorded with their faults.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from steer.engine.engine import Engine
+from steer.errors import SteerError
+from steer.experiment import run_experiment
+from steer.library import load_recipe
+from steer.model.checkpoint import load_checkpoint
+from steer.shipped import checkpoint_names, recipe_names
+
+EPISODES, TOLERANCE = 100, 1e-9
+NUMBERS = ("value", "low", "high", "null")
+LABELS = ("condition", "measure", "head", "against", "decoding", "position", "tokens", "counted", "episodes", "warning")
+Found = dict[str, list[dict[str, Any]] | str]
+
+
+def rows_of(checkpoint: str, recipes: Sequence[str]) -> Iterator[tuple[str, list[dict[str, Any]] | str]]:
+    loaded = load_checkpoint(checkpoint, dtype=torch.float64)
+    engine = Engine(loaded)
+    for name in recipes:
+        try:
+            recipe = load_recipe(name, f"checkpoint={checkpoint}", f"episodes.count={EPISODES}")
+            yield f"{checkpoint}/{name}", [_plain(row) for row in run_experiment(recipe, loaded, engine=engine).rows]
+        except SteerError as error:
+            yield f"{checkpoint}/{name}", "; ".join(fault.rpartition(": ")[2] for fault in error.faults)
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    return {key: row[key] for key in (*LABELS, *NUMBERS) if key in row}
+
+
+def differences(expected: Found, found: Found) -> Iterator[str]:
+    for name, rows in found.items():
+        before = expected[name]
+        if isinstance(rows, str) or isinstance(before, str):
+            if rows != before:
+                yield f"{name}: {before!s:.200} became {rows!s:.200}"
+            continue
+        if len(rows) != len(before):
+            yield f"{name}: {len(before)} rows became {len(rows)}"
+        for one, two in zip(before, rows, strict=False):
+            yield from (f"{name}: {one} became {two}" for _ in [0] if not same(one, two))
+
+
+def same(one: dict[str, Any], two: dict[str, Any]) -> bool:
+    labels = all(one.get(key) == two.get(key) for key in LABELS)
+    return labels and all(math.isclose(one[k], two[k], rel_tol=0, abs_tol=TOLERANCE) for k in NUMBERS if k in one)
+
+
+def main(verb: str, file: str, *checkpoints: str) -> int:
+    found: Found = {}
+    expected: Found = json.loads(gzip.decompress(Path(file).read_bytes())) if verb == "compare" else {}
+    wrong = 0
+    for checkpoint in checkpoints or checkpoint_names():
+        for name, rows in rows_of(checkpoint, recipe_names()):
+            found[name] = rows
+            if verb == "compare":
+                told = list(differences(expected, {name: rows}))
+                wrong += len(told)
+                print(f"{name}: {'the same' if not told else told[0]}", flush=True)
+    if verb == "record":
+        Path(file).write_bytes(gzip.compress(json.dumps(found).encode(), mtime=0))
+    print(f"{len(found)} results, {wrong} differences")
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
