@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from steer.engine.mounting import NNsight
-from steer.measure.attention import attention_accuracy
-from steer.model.batch import collate
-from steer.model.checkpoint import Checkpoint
-from steer.model.transformer import Attention, Transformer
-from steer.task.episode import Episode
-from steer.task.vocabulary import PAD_ID
+from steer.engine.backends.mounting import NNsight
+from steer.measures.attention import attention_accuracy
+from steer.models.batch import collate
+from steer.models.checkpoint import Checkpoint
+from steer.models.plain.transformer import Attention, Transformer
+from steer.tasks.compositional.episode import Episode
+from steer.tasks.compositional.vocabulary import PAD_ID
 
 HEADS, D_HEAD = 8, 16
 OUTPUT_HEAD, PAIRING_HEAD = 5, 1

@@ -40,14 +40,14 @@ from by_hand import (
 )
 from peak import peak_kilobytes
 
-from steer.api import build_recipe
-from steer.experiment import run_experiment
-from steer.library import Loaded
-from steer.model.batch import collate
-from steer.model.checkpoint import Checkpoint, Record
-from steer.model.config import ModelConfig
-from steer.model.transformer import Transformer, initialise
-from steer.task.episode import Episode
+from steer.experiments.api import build_recipe
+from steer.experiments.one import run_experiment
+from steer.models.batch import collate
+from steer.models.checkpoint import Checkpoint, Record
+from steer.models.plain.config import ModelConfig
+from steer.models.plain.transformer import Transformer, initialise
+from steer.recipe.load import Loaded
+from steer.tasks.compositional.episode import Episode
 
 
 def make_checkpoint() -> Checkpoint:
@@ -87,12 +87,12 @@ def steer_sweep(recipe: Loaded, checkpoint: Checkpoint) -> Numbers:
 
 def steer_full(checkpoint: Checkpoint, count: int) -> Numbers:
     """A head at a time, all of them sharing one clean run: one plan with a run for each head."""
+    from steer.anatomy.names import Site
     from steer.engine.engine import Engine, Session
-    from steer.measure.answers import exact_match
-    from steer.measured import LOGITS
-    from steer.names import Site
-    from steer.plan import Ablated, Put, make_plan, make_run
-    from steer.recipe import Ablation
+    from steer.measures.answers import exact_match
+    from steer.measures.measured import LOGITS
+    from steer.plan.plan import Ablated, Put, make_plan, make_run
+    from steer.recipe.schema import Ablation
 
     engine = Engine(checkpoint)
     shape = engine.shape
@@ -109,8 +109,8 @@ def steer_full(checkpoint: Checkpoint, count: int) -> Numbers:
 
 def chosen_episodes(count: int) -> list[Episode]:
     """The episodes that a recipe with this count means."""
-    from steer.recipe import Episodes
-    from steer.selection import select
+    from steer.recipe.schema import Episodes
+    from steer.tasks.compositional.selection import select
 
     return select(Episodes(split="train", count=count), 0)
 

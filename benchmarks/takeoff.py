@@ -14,9 +14,9 @@ import statistics
 
 import torch
 
-from steer.training.loop import Trainer
-from steer.training.presets import load_protocol
-from steer.training.protocol import Protocol
+from steer.models.training.load import load_protocol
+from steer.models.training.loop import Trainer
+from steer.models.training.protocol import Protocol
 
 STAGES = 2
 VARIANTS: dict[str, list[str]] = {

@@ -13,23 +13,23 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from steer.errors import SteerError
-from steer.version import __version__
+from steer.base.errors import SteerError
+from steer.base.version import __version__
 
 if TYPE_CHECKING:
-    from steer.api import build_recipe, run
-    from steer.library import load_recipe
-    from steer.model.checkpoint import load_checkpoint
-    from steer.results import read_result
-    from steer.task.program import solve
+    from steer.experiments.api import build_recipe, run
+    from steer.models.checkpoint import load_checkpoint
+    from steer.recipe.load import load_recipe
+    from steer.results.result import read_result
+    from steer.tasks.compositional.program import solve
 
 _HOMES = {
-    "build_recipe": "steer.api",
-    "run": "steer.api",
-    "load_recipe": "steer.library",
-    "load_checkpoint": "steer.model.checkpoint",
-    "read_result": "steer.results",
-    "solve": "steer.task.program",
+    "build_recipe": "steer.experiments.api",
+    "run": "steer.experiments.api",
+    "load_recipe": "steer.recipe.load",
+    "load_checkpoint": "steer.models.checkpoint",
+    "read_result": "steer.results.result",
+    "solve": "steer.tasks.compositional.program",
 }
 
 __all__ = [

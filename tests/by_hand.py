@@ -14,7 +14,7 @@ import torch
 from by_hand_net import BLOCKS, Edits, Net, Values, crosses, forward, ids
 from torch import Tensor
 
-from steer.task.vocabulary import TOKENS
+from steer.tasks.compositional.vocabulary import TOKENS
 
 
 @dataclass

@@ -15,7 +15,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from steer.task.vocabulary import TOKENS
+from steer.tasks.compositional.vocabulary import TOKENS
 
 Values = dict[str, Tensor]  # site -> T d (attention: T S)
 Edits = Mapping[str, Callable[[Tensor, Values], Tensor]]

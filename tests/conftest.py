@@ -19,14 +19,14 @@ from hypothesis import settings
 from rig import disturb, make_engine
 from typer.testing import CliRunner, Result
 
-from steer.circuit import Circuit, Described, write_circuit
+from steer.base.shipped import CHECKPOINTS, DEFAULT, RECORD
 from steer.commands import app
 from steer.engine.engine import Engine
-from steer.model.config import ModelConfig
-from steer.model.transformer import Transformer, initialise
-from steer.shipped import CHECKPOINTS, DEFAULT, RECORD
-from steer.task.grammar import Grammar
-from steer.training.protocol import Protocol, Stage
+from steer.models.plain.config import ModelConfig
+from steer.models.plain.transformer import Transformer, initialise
+from steer.models.training.protocol import Protocol, Stage
+from steer.results.circuit import Circuit, Described, write_circuit
+from steer.tasks.compositional.grammar import Grammar
 
 settings.register_profile("steer", deadline=None, max_examples=60, derandomize=True)
 settings.load_profile("steer")
@@ -82,7 +82,7 @@ def write_roles(folder: Path, roles: dict[str, list[str]]) -> None:
 @pytest.fixture
 def png_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """One file for each picture: that there are three is tested elsewhere, and each takes its time."""
-    monkeypatch.setattr("steer.figures.theme.FORMATS", ("png",))
+    monkeypatch.setattr("steer.drawing.figures.theme.FORMATS", ("png",))
 
 
 @pytest.fixture

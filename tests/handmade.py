@@ -17,12 +17,12 @@ import math
 import torch
 from torch import Tensor
 
-from steer.model.checkpoint import Checkpoint, Record
-from steer.model.config import ModelConfig
-from steer.model.transformer import Transformer
-from steer.task.episode import Episode
-from steer.task.grammar import Dice, Grammar, draw
-from steer.task.vocabulary import BAR, COLOUR_IDS, EOS_ID, ID, TOKENS
+from steer.models.checkpoint import Checkpoint, Record
+from steer.models.plain.config import ModelConfig
+from steer.models.plain.transformer import Transformer
+from steer.tasks.compositional.episode import Episode
+from steer.tasks.compositional.grammar import Dice, Grammar, draw
+from steer.tasks.compositional.vocabulary import BAR, COLOUR_IDS, EOS_ID, ID, TOKENS
 
 D = 64
 FREQUENCIES = [math.exp(-2 * n / D * math.log(1e4)) for n in range(4)]  # features 2n (sine) and 2n + 1 (cosine)

@@ -11,9 +11,9 @@ from collections import defaultdict
 import torch
 from torch import Tensor
 
-from steer.model.transformer import Transformer
-from steer.plan import Plan, Rebuild, Run
-from steer.task.vocabulary import COLOUR_IDS
+from steer.models.plain.transformer import Transformer
+from steer.plan.plan import Plan, Rebuild, Run
+from steer.tasks.compositional.vocabulary import COLOUR_IDS
 
 HEADS = {"enc-self": "self_attn", "dec-self": "self_attn", "dec-cross": "cross_attn"}
 
@@ -65,7 +65,7 @@ def written(model: Transformer, node, value: Tensor) -> Tensor:
 
 def direct_sources(model: Transformer, site) -> list:
     """What feeds a port, found by name: everything that the stream has met before this block reads it."""
-    from steer.names import Node, Site
+    from steer.anatomy.names import Node, Site
 
     def heads(kind, layer):
         return [Node(kind, layer, h) for h in range(model.config.heads)]

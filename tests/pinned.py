@@ -19,12 +19,12 @@ from typing import Any
 
 import torch
 
+from steer.base.errors import SteerError
+from steer.base.shipped import checkpoint_names, recipe_names
 from steer.engine.engine import Engine
-from steer.errors import SteerError
-from steer.experiment import run_experiment
-from steer.library import load_recipe
-from steer.model.checkpoint import load_checkpoint
-from steer.shipped import checkpoint_names, recipe_names
+from steer.experiments.one import run_experiment
+from steer.models.checkpoint import load_checkpoint
+from steer.recipe.load import load_recipe
 
 EPISODES, TOLERANCE = 100, 1e-9
 NUMBERS = ("value", "low", "high", "null")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import torch
 
+from steer.anatomy.names import Node, Shape, Site
 from steer.engine.engine import Engine, Session
-from steer.model.checkpoint import Checkpoint, Record
-from steer.model.transformer import Transformer
-from steer.names import Node, Shape, Site
-from steer.recipe import Ablation
-from steer.task.splits import make_splits
+from steer.models.checkpoint import Checkpoint, Record
+from steer.models.plain.transformer import Transformer
+from steer.recipe.schema import Ablation
+from steer.tasks.compositional.splits import make_splits
 
 SHAPE = Shape(2, 2, 8)
 EPISODES = make_splits(0).test[:10]

@@ -12,18 +12,18 @@ from by_hand import Condition, Trial
 from by_hand_net import Net, ids
 from torch import Tensor
 
-import steer.selection
-import steer.task.splits
-from steer.api import build_recipe, run
-from steer.circuit import Circuit, Described
+import steer.tasks.compositional.selection
+import steer.tasks.compositional.splits
 from steer.engine.engine import Engine, Part, Session
-from steer.model.checkpoint import Checkpoint, Record
-from steer.model.config import ModelConfig
-from steer.model.transformer import Transformer
-from steer.results import Result
-from steer.task.episode import Episode
-from steer.task.splits import make_splits
-from steer.task.vocabulary import COLOURS, TOKENS
+from steer.experiments.api import build_recipe, run
+from steer.models.checkpoint import Checkpoint, Record
+from steer.models.plain.config import ModelConfig
+from steer.models.plain.transformer import Transformer
+from steer.results.circuit import Circuit, Described
+from steer.results.result import Result
+from steer.tasks.compositional.episode import Episode
+from steer.tasks.compositional.splits import make_splits
+from steer.tasks.compositional.vocabulary import COLOURS, TOKENS
 
 CONFIG = ModelConfig(
     encoder_layers=3, decoder_layers=2, heads=3, d_model=16, d_head=5, d_ff=12, position_scale=1.7
@@ -82,8 +82,8 @@ def ask(checkpoint: Checkpoint, shown: Sequence[Episode], train: Sequence[Episod
     splits = replace(make_splits(0), test=tuple(shown), train=tuple(train))
     whole = Engine.parts
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(steer.selection, "make_splits", lambda seed: {DATA_SEED: splits}[seed])
-        patch.setattr(steer.task.splits, "make_splits", lambda seed: {DATA_SEED: splits}[seed])
+        patch.setattr(steer.tasks.compositional.selection, "make_splits", lambda seed: {DATA_SEED: splits}[seed])
+        patch.setattr(steer.tasks.compositional.splits, "make_splits", lambda seed: {DATA_SEED: splits}[seed])
         patch.setattr(Engine, "parts", lambda self, some, batch=BATCH: whole(self, some, batch))
         return run(build_recipe(**({"episodes": {"count": 100}} | keys)), checkpoint)
 

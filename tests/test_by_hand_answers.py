@@ -18,11 +18,11 @@ from by_hand import (
 )  # fmt: skip
 from small import MIXED, TWO, listen, net_of, talker, trials, values
 
-from steer.measure.accuracy import accuracy, strict
-from steer.model.evaluate import answers, score_all
-from steer.task.slices import SLICES, make_slices
-from steer.task.splits import make_splits
-from steer.task.vocabulary import COLOURS, TOKENS
+from steer.experiments.accuracy import accuracy, strict
+from steer.models.decoding import answers, score_all
+from steer.tasks.compositional.slices import SLICES, make_slices
+from steer.tasks.compositional.splits import make_splits
+from steer.tasks.compositional.vocabulary import COLOURS, TOKENS
 
 MODEL = talker()
 NET = net_of(MODEL)

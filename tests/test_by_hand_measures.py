@@ -10,8 +10,8 @@ from by_hand_net import ids
 from by_hand_task import labelled
 from small import MIXED, TWO, ask, checkpoint, mass, net_of, of_arity, table, trials, values
 
-from steer.measure.representation import explained
-from steer.task.vocabulary import COLOURS, TOKENS
+from steer.measures.representation import explained
+from steer.tasks.compositional.vocabulary import COLOURS, TOKENS
 
 MODEL = checkpoint(3)
 NET = net_of(MODEL)

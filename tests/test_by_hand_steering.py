@@ -8,9 +8,9 @@ from by_hand import borrow, exchange_positions, nothing, say
 from by_hand_task import answer, exchanged, mirrored
 from small import DATA_SEED, ROLES, ask, checkpoint, listen, mass, net_of, of_arity, same, table, talker, trials, values
 
-from steer.model.checkpoint import load_checkpoint
-from steer.task.counterparts import VARIABLES, counterpart
-from steer.task.vocabulary import COLOURS
+from steer.models.checkpoint import load_checkpoint
+from steer.tasks.compositional.counterparts import VARIABLES, counterpart
+from steer.tasks.compositional.vocabulary import COLOURS
 
 MODEL = talker()
 NET = net_of(MODEL)

@@ -6,14 +6,14 @@ from collections import Counter
 
 import pytest
 from by_hand_task import answer, colours, examples, exchanged, indices, items, labelled, meaning, mirrored
-
-from steer.measure.labels import labelled_tokens
-from steer.recipe import Episodes
-from steer.selection import select
 from steer.task import splits
-from steer.task.counterparts import VARIABLES, counterpart
-from steer.task.grammar import Grammar
-from steer.task.program import solve
+
+from steer.recipe.schema import Episodes
+from steer.tasks.compositional.counterparts import VARIABLES, counterpart
+from steer.tasks.compositional.grammar import Grammar
+from steer.tasks.compositional.labels import labelled_tokens
+from steer.tasks.compositional.program import solve
+from steer.tasks.compositional.selection import select
 
 TEST = splits.make_splits(0).test
 CHOOSING = [episode for episode in TEST if len(episode.question.arguments) == 2][:300]

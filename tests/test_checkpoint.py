@@ -11,13 +11,13 @@ import torch
 from conftest import TINY
 from safetensors.torch import load_file, save_file
 
-from steer.circuit import CIRCUIT
-from steer.errors import CheckpointError, SteerError
-from steer.model.checkpoint import WEIGHTS, Record, load_checkpoint, save_checkpoint
-from steer.model.transformer import Transformer, initialise
-from steer.planning import shape_of
-from steer.shipped import RECORD, checkpoint_names
-from steer.task.vocabulary import TOKENS
+from steer.base.errors import CheckpointError, SteerError
+from steer.base.shipped import RECORD, checkpoint_names
+from steer.models.checkpoint import WEIGHTS, Record, load_checkpoint, save_checkpoint
+from steer.models.plain.transformer import Transformer, initialise
+from steer.plan.text import shape_of
+from steer.results.circuit import CIRCUIT
+from steer.tasks.compositional.vocabulary import TOKENS
 
 
 @pytest.fixture
@@ -195,7 +195,7 @@ def test_a_model_is_built_only_for_weights_that_fit(folder: Path, monkeypatch: p
             super().__init__(config)
             built.extend(tensor.device.type for tensor in self.state_dict().values())
 
-    monkeypatch.setattr("steer.model.checkpoint.Transformer", Counted)
+    monkeypatch.setattr("steer.models.checkpoint.Transformer", Counted)
     with pytest.raises(CheckpointError, match="wrong tensors"):
         load_checkpoint(str(folder))
     assert set(built) == {"meta"}

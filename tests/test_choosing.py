@@ -9,18 +9,18 @@ import pytest
 import torch
 from handmade import checkpoint
 
-from steer.circuit import Edge, Estimate, Member
+from steer.anatomy.names import Node, Site
 from steer.discover.choosing import choices, rivals
 from steer.discover.lab import Lab
 from steer.discover.search import players
 from steer.discover.writers import chosen, writing_heads
-from steer.measure.tally import Tally
-from steer.model.batch import collate
-from steer.model.transformer import Transformer
-from steer.names import Node, Site
-from steer.task.episode import Episode
-from steer.task.splits import make_splits
-from steer.task.vocabulary import ID
+from steer.models.batch import collate
+from steer.models.plain.transformer import Transformer
+from steer.results.circuit import Edge, Estimate, Member
+from steer.results.tally import Tally
+from steer.tasks.compositional.episode import Episode
+from steer.tasks.compositional.splits import make_splits
+from steer.tasks.compositional.vocabulary import ID
 
 ONE = replace(Episode.parse("A S | A = red | B = blue | B S = blue blue"), answer=("red", "red"))
 TWO = replace(

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from handmade import copier
 
+from steer.anatomy.names import ROLES
+from steer.base.shipped import CHECKPOINTS
+from steer.discover.keep import capable
 from steer.discover.table import compare
-from steer.finding import capable
-from steer.model.checkpoint import load_checkpoint, save_checkpoint
-from steer.names import ROLES
-from steer.shipped import CHECKPOINTS
+from steer.models.checkpoint import load_checkpoint, save_checkpoint
 
 pytestmark = pytest.mark.usefixtures("png_only")
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from steer.model.checkpoint import load_checkpoint, save_checkpoint
-from steer.model.evaluate import answers
-from steer.recipe import Episodes
-from steer.selection import select
-from steer.shipped import checkpoint_names
-from steer.task.splits import make_splits
-from steer.version import __version__
+from steer.base.shipped import checkpoint_names
+from steer.base.version import __version__
+from steer.models.checkpoint import load_checkpoint, save_checkpoint
+from steer.models.decoding import answers
+from steer.recipe.schema import Episodes
+from steer.tasks.compositional.selection import select
+from steer.tasks.compositional.splits import make_splits
 
 ROOT = Path(__file__).parents[1]
 TINY_RUN = ["model.d_model=16", "model.heads=2", "stages.0.epochs=1", "stages.0.episodes=40", "stages.0.until=null"]

@@ -11,28 +11,28 @@ import torch
 from handmade import chain, checkpoint, copier, episodes
 from oracle import hooked_forward
 
-from steer.circuit import Circuit, Described, Edge, Estimate, write_circuit
+from steer.anatomy.names import Node, Site
+from steer.base.errors import SteerError
+from steer.base.yaml import check, read
 from steer.discover import trace as tracing
-from steer.discover.abstraction import interchange
-from steer.discover.gradients import exact_effects, gradient_scores
+from steer.discover.attribution_patching import exact_effects, gradient_scores
+from steer.discover.interchange import interchange
 from steer.discover.lab import Lab, answer_likelihood
 from steer.discover.roles import Score, role_scores
 from steer.discover.search import Cast, discover
 from steer.discover.table import describe
-from steer.documents import check, read
 from steer.engine.engine import Engine
-from steer.errors import SteerError
-from steer.measure.tally import Tally
-from steer.model.batch import collate
-from steer.model.checkpoint import Checkpoint, load_checkpoint, read_record, save_checkpoint
-from steer.model.config import ModelConfig
-from steer.model.evaluate import answers
-from steer.model.transformer import Transformer, initialise
-from steer.names import Node, Site
-from steer.plan import Ablated, Rebuild
-from steer.planning import shape_of
-from steer.task.counterparts import counterpart
-from steer.task.splits import make_splits
+from steer.models.batch import collate
+from steer.models.checkpoint import Checkpoint, load_checkpoint, read_record, save_checkpoint
+from steer.models.decoding import answers
+from steer.models.plain.config import ModelConfig
+from steer.models.plain.transformer import Transformer, initialise
+from steer.plan.plan import Ablated, Rebuild
+from steer.plan.text import shape_of
+from steer.results.circuit import Circuit, Described, Edge, Estimate, write_circuit
+from steer.results.tally import Tally
+from steer.tasks.compositional.counterparts import counterpart
+from steer.tasks.compositional.splits import make_splits
 
 pytestmark = pytest.mark.usefixtures("png_only")
 

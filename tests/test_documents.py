@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from steer.documents import MAX_BYTES, check, override, parse, read
-from steer.errors import ConfigError
-from steer.keys import keys_at
-from steer.shipped import preset_files
-from steer.training.protocol import Protocol
+from steer.base.errors import ConfigError
+from steer.base.keys import keys_at
+from steer.base.shipped import preset_files
+from steer.base.yaml import MAX_BYTES, check, override, parse, read
+from steer.models.training.protocol import Protocol
 
 GOOD = """\
 model: {heads: 4, position_scale: 2.0}
@@ -112,7 +112,7 @@ def test_what_nothing_can_show_is_placed(text: str, says: str):
 
 
 def test_an_argument_in_python_is_held_to_the_same():
-    from steer.api import build_recipe
+    from steer.experiments.api import build_recipe
 
     with pytest.raises(ConfigError, match="description: holds"):
         build_recipe(kind="clean", measures=[{"name": "exact-match"}], description="a\ud800")

@@ -7,13 +7,12 @@ import torch
 from oracle import direct_sources, hooked_forward, position_means
 from rig import COMMON, EPISODES, LOGITS, MORE, SHAPE, make_engine, session
 
+from steer.anatomy.names import INPUT_PORTS, Node, Site
+from steer.base.errors import SteerError
+from steer.engine.backends.local import Tracer
 from steer.engine.engine import Engine, Session
-from steer.engine.tracing import Tracer
-from steer.errors import SteerError
-from steer.lower import lower
-from steer.model.transformer import State, Transformer
-from steer.names import INPUT_PORTS, Node, Site
-from steer.plan import (
+from steer.models.plain.transformer import State, Transformer
+from steer.plan.plan import (
     Ablated,
     Clean,
     Put,
@@ -26,8 +25,9 @@ from steer.plan import (
     stream_path,
     writer_path,
 )
-from steer.recipe import RECIPE, Ablation
-from steer.task.vocabulary import PAD_ID
+from steer.recipe.lower import lower
+from steer.recipe.schema import RECIPE, Ablation
+from steer.tasks.compositional.vocabulary import PAD_ID
 
 
 @torch.no_grad()
@@ -174,7 +174,7 @@ def test_generation_with_an_intervention_equals_teacher_forcing_of_its_own_answe
     written = mine.generate("set ablated", part)
     from dataclasses import replace
 
-    from steer.task.vocabulary import SOS_ID
+    from steer.tasks.compositional.vocabulary import SOS_ID
 
     fed = torch.cat([torch.full_like(written[:, :1], SOS_ID), written[:, :-1]], dim=1)
     again = replace(part, output=fed)

@@ -13,13 +13,13 @@ import pytest
 from conftest import TINY, write_roles
 from handmade import copier
 
-from steer.circuit import CIRCUIT
-from steer.errors import SteerError
-from steer.model.checkpoint import load_checkpoint, save_checkpoint
-from steer.model.record import read_record
-from steer.model.transformer import Transformer
-from steer.results import Result, read_result, results_folder, write_result
-from steer.shipped import CHECKPOINTS
+from steer.base.errors import SteerError
+from steer.base.shipped import CHECKPOINTS
+from steer.models.checkpoint import load_checkpoint, save_checkpoint
+from steer.models.plain.transformer import Transformer
+from steer.models.record import read_record
+from steer.results.circuit import CIRCUIT
+from steer.results.result import Result, read_result, results_folder, write_result
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_places_that_cannot_be_are_named(steer, elsewhere: Path, arguments: list
 
 @pytest.mark.parametrize("kept", [False, True])
 def test_an_interrupted_training_says_whether_it_can_go_on(steer, elsewhere: Path, monkeypatch, kept: bool):
-    from steer.training.loop import STATE, Trainer
+    from steer.models.training.loop import STATE, Trainer
 
     def interrupted(trainer: Trainer, out: Path, tell: object) -> None:
         (out / STATE).touch() if kept else None
@@ -94,9 +94,9 @@ def test_peak_memory_is_not_that_of_who_asks():
 
 
 def test_importing_the_engine_leaves_every_object_alone():
-    import steer.engine.tracing
+    import steer.engine.backends.local
 
-    assert steer.engine.tracing.NNsight
+    assert steer.engine.backends.local.NNsight
     assert not any(hasattr(thing, "save") for thing in (3, "x", object(), object, [], steer))
 
 
@@ -105,7 +105,7 @@ def test_a_result_saves_itself_even_where_every_object_can(tmp_path: Path):
     import nnsight
     from nnsight._c import mount, unmount
 
-    import steer.engine.tracing  # noqa: F401  (after it, `save` is off)
+    import steer.engine.backends.local  # noqa: F401  (after it, `save` is off)
 
     result = Result({"name": "a", "recipe": {}}, [{"value": 0.5}])
     mount(nnsight.save, "save")
@@ -135,7 +135,11 @@ def test_checkpoints_of_one_name_write_to_folders_of_their_own(elsewhere: Path):
     assert results_folder("eval", str(elsewhere / "tiny"), "x") == Path(f"results/eval-tiny-{hash8}-x")
 
 
-WORK = ("steer.asking.ask", "steer.pages.component_page", "steer.patterns.attention_pattern")  # not looked at here
+WORK = (
+    "steer.experiments.ask.ask",
+    "steer.experiments.component.component_page",
+    "steer.experiments.attend.attention_pattern",
+)  # not looked at here
 
 
 @pytest.mark.parametrize(
@@ -150,7 +154,7 @@ def test_every_command_goes_by_that_folder(steer, elsewhere: Path, monkeypatch: 
         made.append(str(folder))
         raise SteerError("stopped")
 
-    monkeypatch.setattr("steer.files.make_folder", stop)
+    monkeypatch.setattr("steer.base.files.make_folder", stop)
     for name in WORK:
         monkeypatch.setattr(name, lambda *given: SimpleNamespace(sites=()))
     assert "stopped" in steer(*arguments, "--checkpoint", elsewhere / "mine").stderr
@@ -164,7 +168,7 @@ def untouched(monkeypatch: pytest.MonkeyPatch) -> None:
     def search(*arguments: object) -> None:
         raise AssertionError("searched")
 
-    monkeypatch.setattr("steer.finding.discover", search)
+    monkeypatch.setattr("steer.discover.keep.discover", search)
 
 
 @pytest.mark.parametrize(

@@ -12,16 +12,16 @@ from matplotlib.collections import LineCollection, PathCollection
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, StepPatch
-
-from steer.circuit import Circuit, Described, Edge, Estimate, Member
 from steer.figures import accuracy, circuit
-from steer.figures.draw import draw_result, drawings
-from steer.figures.histogram import draw_histogram
-from steer.figures.pattern import draw_patterns
-from steer.figures.rates import draw_rates
-from steer.figures.scatter import draw_scatter
-from steer.figures.sweep import draw_bars, draw_components, draw_positions
-from steer.results import Result
+
+from steer.drawing.figures.draw import draw_result, drawings
+from steer.drawing.figures.histogram import draw_histogram
+from steer.drawing.figures.pattern import draw_patterns
+from steer.drawing.figures.rates import draw_rates
+from steer.drawing.figures.scatter import draw_scatter
+from steer.drawing.figures.sweep import draw_bars, draw_components, draw_positions
+from steer.results.circuit import Circuit, Described, Edge, Estimate, Member
+from steer.results.result import Result
 
 
 def row(condition: str, value: float, **labels: str) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from steer.errors import SteerError, nearest, unknown
-from steer.files import write_atomically
+from steer.base.errors import SteerError, nearest, unknown
+from steer.base.files import write_atomically
 
 
 def test_an_interrupted_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -17,7 +17,7 @@ def test_an_interrupted_write_leaves_the_old_file(tmp_path: Path, monkeypatch: p
     def full_disk(handle: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("steer.files.os.fsync", full_disk)
+    monkeypatch.setattr("steer.base.files.os.fsync", full_disk)
     with pytest.raises(SteerError, match="No space left"):
         write_atomically(path, "new")
     assert path.read_text() == "old"
@@ -28,7 +28,7 @@ def test_an_interrupt_passes_through(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def interrupt(handle: int) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("steer.files.os.fsync", interrupt)
+    monkeypatch.setattr("steer.base.files.os.fsync", interrupt)
     with pytest.raises(KeyboardInterrupt):
         write_atomically(tmp_path / "a", b"x")
     assert not list(tmp_path.iterdir())

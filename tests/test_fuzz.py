@@ -18,13 +18,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from steer.base.errors import SteerError
 from steer.commands import app
-from steer.errors import SteerError
 
 WORK = (  # what takes long, once its arguments have been found good
-    "steer.experiment.run_experiment", "steer.reproduce.reproduce", "steer.finding.find_circuit", "steer.asking.ask",
-    "steer.measure.accuracy.accuracy", "steer.patterns.attention_pattern", "steer.pages.component_page",
-    "steer.training.loop.Trainer",
+    "steer.experiments.one.run_experiment", "steer.paper.reproduce.reproduce",
+    "steer.discover.keep.find_circuit", "steer.experiments.ask.ask",
+    "steer.experiments.accuracy.accuracy", "steer.experiments.attend.attention_pattern",
+    "steer.experiments.component.component_page",
+    "steer.models.training.loop.Trainer",
 )  # fmt: skip
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 RECIPE = "kind: clean\ncheckpoint: tiny\nepisodes: {count: 2}\nmeasures: [{name: exact-match}]\n"
@@ -71,7 +73,7 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.chdir(folder)
         for name in WORK:
             patch.setattr(name, stop)
-        for name in ("steer.planning.read_circuit", "steer.model.checkpoint.read_circuit"):
+        for name in ("steer.plan.text.read_circuit", "steer.models.checkpoint.read_circuit"):
             patch.setattr(name, lambda *given: None)  # long files, read again and again
         yield folder
 
@@ -150,7 +152,7 @@ def test_a_result_with_one_odd_value_is_drawn_or_refused(workshop: Path, path: t
     folder.mkdir(exist_ok=True)
     (folder / "result.json").write_text(json.dumps(changed(GOOD, path, value)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("steer.figures.theme.FORMATS", ("svg",))
+        patch.setattr("steer.drawing.figures.theme.FORMATS", ("svg",))
         answered(["draw", str(folder)])
 
 

@@ -19,16 +19,16 @@ import torch
 from conftest import TINY
 from pydantic import BaseModel
 
-import steer.experiment as experiment
-from steer.circuit import Circuit, Described
-from steer.experiment import experiment_hash
-from steer.library import load_recipe
-from steer.model.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from steer.model.transformer import Transformer, initialise
-from steer.recipe import RECIPE, Episodes, Recipe
-from steer.results import content_hash, known, read_result
-from steer.runner import run_loaded
-from steer.selection import select
+import steer.experiments.one as experiment
+from steer.experiments.many import run_loaded
+from steer.experiments.one import experiment_hash
+from steer.models.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from steer.models.plain.transformer import Transformer, initialise
+from steer.recipe.load import load_recipe
+from steer.recipe.schema import RECIPE, Episodes, Recipe
+from steer.results.circuit import Circuit, Described
+from steer.results.result import content_hash, known, read_result
+from steer.tasks.compositional.selection import select
 
 SILENT = {"description", "figure", "checkpoint"}  # words, pictures, and a name that is not the weights
 MEASURES = [

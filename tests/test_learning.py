@@ -10,17 +10,17 @@ import pytest
 import torch
 from conftest import TINY
 
-from steer.model.batch import Batch
-from steer.model.checkpoint import load_checkpoint
-from steer.model.dropout import dropouts
-from steer.model.evaluate import answers
-from steer.model.transformer import Transformer
-from steer.task.grammar import Dice, Grammar
-from steer.task.splits import make_splits
-from steer.task.vocabulary import COLOUR_IDS, PAD_ID
-from steer.training.batches import epoch_batches, visit
-from steer.training.loop import Event, Trainer
-from steer.training.protocol import Optimiser, Protocol, Stage
+from steer.models.batch import Batch
+from steer.models.checkpoint import load_checkpoint
+from steer.models.decoding import answers
+from steer.models.plain.dropout import dropouts
+from steer.models.plain.transformer import Transformer
+from steer.models.training.batches import epoch_batches, visit
+from steer.models.training.loop import Event, Trainer
+from steer.models.training.protocol import Optimiser, Protocol, Stage
+from steer.tasks.compositional.grammar import Dice, Grammar
+from steer.tasks.compositional.splits import make_splits
+from steer.tasks.compositional.vocabulary import COLOUR_IDS, PAD_ID
 
 SPLITS = make_splits(0)
 

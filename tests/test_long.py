@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from steer.discover.search import discover
-from steer.model.checkpoint import Checkpoint, load_checkpoint
-from steer.model.evaluate import answers
-from steer.task.episode import Episode
-from steer.task.grammar import Dice, Grammar, draw
-from steer.task.splits import make_splits
+from steer.models.checkpoint import Checkpoint, load_checkpoint
+from steer.models.decoding import answers
+from steer.tasks.compositional.episode import Episode
+from steer.tasks.compositional.grammar import Dice, Grammar, draw
+from steer.tasks.compositional.splits import make_splits
 
 pytestmark = pytest.mark.long
 LOOK_UP = Grammar(primitives=(2, 3), functions=(1, 1), demonstrations=(0, 0))  # what the preset `tiny` is trained on

@@ -11,21 +11,21 @@ from oracle import hook_name, hooked_forward, relative_logit, written
 from scipy.stats import beta, binomtest
 from sklearn.linear_model import LinearRegression
 
-from steer.measure.alignment import Alignment
-from steer.measure.answers import exact_match, exact_tokens, token_accuracy
-from steer.measure.attention import attention_accuracy, attention_mass
-from steer.measure.attribution import logit_attribution, ov_alignment
-from steer.measure.intervals import wilson
-from steer.measure.labels import labelled_tokens
-from steer.measure.representation import explained, principal_components, r_squared
-from steer.measure.tally import Tally, bootstrap_weights
-from steer.model.batch import collate
-from steer.model.config import ModelConfig
-from steer.model.transformer import Transformer
-from steer.names import Shape
-from steer.task.episode import Episode
-from steer.task.splits import make_splits
-from steer.task.vocabulary import ID
+from steer.anatomy.names import Shape
+from steer.measures.alignment import Alignment
+from steer.measures.answers import exact_match, exact_tokens, token_accuracy
+from steer.measures.attention import attention_accuracy, attention_mass
+from steer.measures.attribution import logit_attribution, ov_alignment
+from steer.measures.representation import explained, principal_components, r_squared
+from steer.models.batch import collate
+from steer.models.plain.config import ModelConfig
+from steer.models.plain.transformer import Transformer
+from steer.results.intervals import wilson
+from steer.results.tally import Tally, bootstrap_weights
+from steer.tasks.compositional.episode import Episode
+from steer.tasks.compositional.labels import labelled_tokens
+from steer.tasks.compositional.splits import make_splits
+from steer.tasks.compositional.vocabulary import ID
 
 
 @given(st.integers(0, 300), st.integers(1, 300))

@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from steer.model.batch import collate
-from steer.model.checkpoint import load_checkpoint
-from steer.model.config import ModelConfig
-from steer.model.dropout import Dropout, Source, share_source
-from steer.model.evaluate import answers, greedy, score_all
-from steer.model.transformer import Attention, Hook, Transformer, sinusoids
-from steer.task.splits import make_splits
-from steer.task.vocabulary import EOS_ID, PAD_ID
+from steer.models.batch import collate
+from steer.models.checkpoint import load_checkpoint
+from steer.models.decoding import answers, greedy, score_all
+from steer.models.plain.config import ModelConfig
+from steer.models.plain.dropout import Dropout, Source, share_source
+from steer.models.plain.transformer import Attention, Hook, Transformer, sinusoids
+from steer.tasks.compositional.splits import make_splits
+from steer.tasks.compositional.vocabulary import EOS_ID, PAD_ID
 
 EPISODES = make_splits(0).test
 

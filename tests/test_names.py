@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steer.errors import SteerError
-from steer.model.config import ModelConfig
-from steer.model.transformer import Hook, Transformer
-from steer.names import Node, Shape, Site
+from steer.anatomy.names import Node, Shape, Site
+from steer.base.errors import SteerError
+from steer.models.plain.config import ModelConfig
+from steer.models.plain.transformer import Hook, Transformer
 
 shapes = st.builds(Shape, st.integers(1, 12), st.integers(1, 12), st.integers(1, 12))
 SHAPE = Shape(2, 2, 8)

@@ -9,22 +9,22 @@ import pytest
 import torch
 from rig import make_engine
 
-from steer.api import build_recipe
-from steer.documents import Document, override
+from steer.anatomy.flow import touched
+from steer.anatomy.names import Node, Shape, Site
+from steer.anatomy.resolve import LoweringError
+from steer.base.errors import ConfigError, SteerError
+from steer.base.yaml import Document, override
 from steer.engine.engine import Session
-from steer.errors import ConfigError, SteerError
-from steer.experiment import run_experiment
-from steer.flow import touched
-from steer.lower import lower
-from steer.measure.representation import explained
-from steer.model.batch import collate
-from steer.model.checkpoint import Checkpoint, Record, load_checkpoint
-from steer.model.config import ModelConfig
-from steer.model.transformer import Transformer
-from steer.names import Node, Shape, Site
-from steer.recipe import Ablation
-from steer.resolve import LoweringError
-from steer.task.splits import make_splits
+from steer.experiments.api import build_recipe
+from steer.experiments.one import run_experiment
+from steer.measures.representation import explained
+from steer.models.batch import collate
+from steer.models.checkpoint import Checkpoint, Record, load_checkpoint
+from steer.models.plain.config import ModelConfig
+from steer.models.plain.transformer import Transformer
+from steer.recipe.lower import lower
+from steer.recipe.schema import Ablation
+from steer.tasks.compositional.splits import make_splits
 
 SMALL = ModelConfig(encoder_layers=2, decoder_layers=3, heads=2, d_model=12, d_head=5, d_ff=9)
 SHAPE = Shape(2, 3, 2)

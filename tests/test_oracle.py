@@ -7,18 +7,18 @@ import torch
 from oracle import Oracle, hooked_forward, position_means
 from rig import COMMON, EPISODES, MORE, TWO_ARGUMENTS, disturb, make_engine, session
 
+from steer.anatomy.names import Node, Shape
+from steer.base.shipped import recipe_names
 from steer.engine.engine import Engine, ablated_paths
-from steer.library import load_recipe
-from steer.lower import lower
-from steer.model.batch import collate
-from steer.model.config import ModelConfig
-from steer.model.transformer import Transformer, initialise
-from steer.names import Node, Shape
-from steer.planning import shape_of
-from steer.recipe import RECIPE, Steer
-from steer.selection import counterparts
-from steer.shipped import recipe_names
-from steer.task.counterparts import counterpart
+from steer.models.batch import collate
+from steer.models.plain.config import ModelConfig
+from steer.models.plain.transformer import Transformer, initialise
+from steer.plan.text import shape_of
+from steer.recipe.load import load_recipe
+from steer.recipe.lower import lower
+from steer.recipe.schema import RECIPE, Steer
+from steer.tasks.compositional.counterparts import counterpart
+from steer.tasks.compositional.selection import counterparts
 
 CAST = Shape(2, 2, 8, (  # roles of nobody in particular
     ("output", (Node("dec-cross", 1, 5), Node("dec-cross", 1, 1))), ("rhs-scanner", (Node("dec-cross", 0, 6),)),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from steer.shipped import checkpoint_names, preset_names, recipe_names
+from steer.base.shipped import checkpoint_names, preset_names, recipe_names
 
 ROOT = Path(__file__).parents[1]
 
@@ -26,8 +26,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_holds_recipes_checkpoints_and_presets(wheel: Path):
     files = set(zipfile.ZipFile(wheel).namelist())
     assert {f"steer/recipes/{name}.yaml" for name in recipe_names()} <= files
-    assert {f"steer/checkpoints/{name}/model.safetensors" for name in checkpoint_names()} <= files
-    assert {f"steer/presets/{name}.yaml" for name in preset_names()} <= files
+    assert {f"steer/models/shipped/{name}/model.safetensors" for name in checkpoint_names()} <= files
+    assert {f"steer/models/training/presets/{name}.yaml" for name in preset_names()} <= files
     assert not any("test" in name or "__pycache__" in name for name in files)
 
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from conftest import write_roles
 
-from steer import claims
-from steer.claims import AS, DIFFERS, NOT_SHOWN, OPEN
-from steer.paper import CLAIMS, ROLES, hold_all
-from steer.reproduce import paper_recipes
-from steer.results import Result, read_result
-from steer.shipped import recipe_names
+from steer.base.shipped import recipe_names
+from steer.paper import rules as claims
+from steer.paper.claims import CLAIMS, ROLES, hold_all
+from steer.paper.reproduce import paper_recipes
+from steer.paper.rules import AS, DIFFERS, NOT_SHOWN, OPEN
+from steer.results.result import Result, read_result
 
 CAST = {"output": ["dec-cross-1.5"], "primitive-pairing": ["enc-self-1.1"], "rhs-scanner": ["dec-cross-0.6"]}
 CAST |= {"primitive-retrieval": ["enc-self-1.0"], "function-retrieval": ["enc-self-1.2"]}

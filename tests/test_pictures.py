@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 
-from steer.figures.draw import DRAWN
-from steer.figures.pattern import fill_pattern
-from steer.figures.theme import FORMATS, new_figure, theme
-from steer.library import Loaded
-from steer.results import Result, read_result
+from steer.drawing.figures.draw import DRAWN
+from steer.drawing.figures.pattern import fill_pattern
+from steer.drawing.figures.theme import FORMATS, new_figure, theme
+from steer.recipe.load import Loaded
+from steer.results.result import Result, read_result
 
 LONG = {"letters": "x" * 5_000, "words": "word " * 2_000, "lines": "line\n" * 500, "tabs": "a\t" * 3_000}
 
@@ -64,14 +64,14 @@ def test_a_pattern_is_an_image_with_its_tokens_at_the_cells():
 @pytest.fixture
 def call(recipe_file, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[object, ...]:
     """A run whose numbers are made up on the spot."""
-    monkeypatch.setattr("steer.experiment.experiment_hash", lambda *given: "0123456789")
+    monkeypatch.setattr("steer.experiments.one.experiment_hash", lambda *given: "0123456789")
 
     def run(loaded: Loaded, *given: object) -> Result:
         result = bars()
         result.metadata |= {"hash": "0123456789", "seconds": 0.0, "recipe": loaded.recipe.model_dump(mode="json")}
         return result
 
-    monkeypatch.setattr("steer.experiment.run_experiment", run)
+    monkeypatch.setattr("steer.experiments.one.run_experiment", run)
     path = recipe_file("kind: clean\ncheckpoint: tiny\nmeasures: [{name: exact-match}]\n")
     return ("run", path, "--out", tmp_path / "out", "--json")
 

@@ -12,16 +12,16 @@ import pytest
 import yaml
 from conftest import GOOD
 
-from steer.errors import ConfigError, SteerError
-from steer.library import load_recipe
-from steer.lower import lower
-from steer.names import Node, Shape
-from steer.plan import Rebuild
-from steer.planning import describe_plan
-from steer.recipe import RECIPE, Episodes, Recipe
-from steer.resolve import LoweringError
-from steer.selection import select
-from steer.shipped import RECIPES, recipe_files
+from steer.anatomy.names import Node, Shape
+from steer.anatomy.resolve import LoweringError
+from steer.base.errors import ConfigError, SteerError
+from steer.base.shipped import RECIPES, recipe_files
+from steer.plan.plan import Rebuild
+from steer.plan.text import describe_plan
+from steer.recipe.load import load_recipe
+from steer.recipe.lower import lower
+from steer.recipe.schema import RECIPE, Episodes, Recipe
+from steer.tasks.compositional.selection import select
 
 SHAPE = Shape(2, 2, 8)
 CAST = Shape(2, 2, 8, (("output", (Node("dec-cross", 1, 4),)), ("primitive-pairing", (Node("enc-self", 1, 2),))))

@@ -7,13 +7,13 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from steer.measure.accuracy import NEW, accuracy
-from steer.model.checkpoint import load_checkpoint
-from steer.task.episode import Episode
-from steer.task.grammar import Dice, relabel
-from steer.task.renaming import canonical
-from steer.task.splits import make_splits
-from steer.task.vocabulary import COLOURS, SYMBOLS
+from steer.experiments.accuracy import NEW, accuracy
+from steer.models.checkpoint import load_checkpoint
+from steer.tasks.compositional.episode import Episode
+from steer.tasks.compositional.grammar import Dice, relabel
+from steer.tasks.compositional.renaming import canonical
+from steer.tasks.compositional.splits import make_splits
+from steer.tasks.compositional.vocabulary import COLOURS, SYMBOLS
 
 SHOWN = "B S A | A = red | B = blue | A S B = blue red"
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from conftest import GOOD
 
-from steer.library import gather, load_recipe
-from steer.planning import shape_of
-from steer.results import read_result
-from steer.shipped import RECIPES, recipe_files, recipe_names
+from steer.base.shipped import RECIPES, recipe_files, recipe_names
+from steer.plan.text import shape_of
+from steer.recipe.load import gather, load_recipe
+from steer.results.result import read_result
 
 
 def test_run_writes_a_whole_result_and_knows_it_the_second_time(steer, recipe_file, tmp_path: Path):
@@ -170,7 +170,7 @@ def test_a_read_only_or_full_folder_is_named_and_old_results_stay(steer, recipe_
     def full_disk(handle: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("steer.files.os.fsync", full_disk)
+    monkeypatch.setattr("steer.base.files.os.fsync", full_disk)
     done = steer("run", path, "--out", out, "--force")
     assert done.exit_code == 2
     assert "No space left on device" in done.stderr
@@ -180,7 +180,7 @@ def test_a_read_only_or_full_folder_is_named_and_old_results_stay(steer, recipe_
 def test_an_interrupt_leaves_earlier_results(steer, recipe_file, tmp_path: Path, monkeypatch):
     recipe_file(GOOD, "a.yaml")
     recipe_file(GOOD.replace("count: 30", "count: 25"), "b.yaml")
-    import steer.experiment as experiment
+    import steer.experiments.one as experiment
 
     real, calls = experiment.run_experiment, []
 

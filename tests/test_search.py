@@ -15,18 +15,18 @@ import torch
 from handmade import ANSWER, add_output, chain, checkpoint, copier, empty
 from handmade import episodes as simple
 
+from steer.anatomy.names import Node, Shape, Site
 from steer.discover.lab import Lab
 from steer.discover.prune import judge, prune
 from steer.discover.roles import Score, role_scores
 from steer.discover.search import Cast, discover
 from steer.discover.trace import Question
 from steer.engine.engine import Part
-from steer.measure.tally import Tally, bootstrap_weights
-from steer.model.batch import collate
-from steer.model.evaluate import answers
-from steer.names import Node, Shape, Site
-from steer.plan import Rebuild, Run
-from steer.task.episode import Episode
+from steer.models.batch import collate
+from steer.models.decoding import answers
+from steer.plan.plan import Rebuild, Run
+from steer.results.tally import Tally, bootstrap_weights
+from steer.tasks.compositional.episode import Episode
 
 COUNT = 100
 SHAPE = Shape(2, 1, 2)

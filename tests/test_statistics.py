@@ -11,18 +11,18 @@ import pytest
 from handmade import copier, episodes
 from scipy import stats
 
-from steer.discover.gradients import Opinions
+from steer.anatomy.names import Node, Shape
+from steer.discover.attribution_patching import Opinions
 from steer.discover.lab import Lab
 from steer.discover.writers import logit_shares
-from steer.measure.accuracy import accuracy
-from steer.measure.alignment import Alignment
-from steer.measure.intervals import wilson
-from steer.measure.representation import explained, r_squared
-from steer.measure.tally import Tally, bootstrap_weights
-from steer.model.checkpoint import load_checkpoint
-from steer.model.evaluate import answers
-from steer.names import Node, Shape
-from steer.task.splits import make_splits
+from steer.experiments.accuracy import accuracy
+from steer.measures.alignment import Alignment
+from steer.measures.representation import explained, r_squared
+from steer.models.checkpoint import load_checkpoint
+from steer.models.decoding import answers
+from steer.results.intervals import wilson
+from steer.results.tally import Tally, bootstrap_weights
+from steer.tasks.compositional.splits import make_splits
 
 Z = stats.norm.ppf(0.975)
 NARROW = 0.08  # how far a bootstrap of a thousand draws may be off, as a share of the width

@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from steer.api import build_recipe
-from steer.errors import SteerError
-from steer.experiment import run_experiment
-from steer.lower import LoweringError, lower
-from steer.model.checkpoint import load_checkpoint
-from steer.model.evaluate import answers
-from steer.names import Node, Shape, Site
-from steer.plan import Counterpart, Put
-from steer.selection import counterparts, select
-from steer.steered import others
-from steer.task.counterparts import VARIABLES, counterpart
-from steer.task.grammar import Dice
-from steer.task.program import solve
-from steer.task.splits import make_splits
+from steer.anatomy.names import Node, Shape, Site
+from steer.base.errors import SteerError
+from steer.experiments.api import build_recipe
+from steer.experiments.one import run_experiment
+from steer.models.checkpoint import load_checkpoint
+from steer.models.decoding import answers
+from steer.plan.plan import Counterpart, Put
+from steer.recipe.lower import LoweringError, lower
+from steer.recipe.steered import others
+from steer.tasks.compositional.counterparts import VARIABLES, counterpart
+from steer.tasks.compositional.grammar import Dice
+from steer.tasks.compositional.program import solve
+from steer.tasks.compositional.selection import counterparts, select
+from steer.tasks.compositional.splits import make_splits
 
 EPISODES = make_splits(0).test[:300]
 CHOOSING = [episode for episode in EPISODES if len(episode.question.arguments) == 2]

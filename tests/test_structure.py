@@ -11,20 +11,20 @@ import torch
 from oracle import relative_logit
 from sklearn.linear_model import LinearRegression
 
-from steer.api import build_recipe
-from steer.collect.setting import Setting
-from steer.collect.structure import Represented
+from steer.drawing.figures.draw import draw_result, drawings
+from steer.drawing.figures.scatter import _numbers as scatter_numbers
 from steer.engine.engine import Engine
-from steer.experiment import run_experiment
-from steer.figures.draw import draw_result, drawings
-from steer.figures.scatter import _numbers as scatter_numbers
-from steer.measure.labels import labelled_tokens
-from steer.model.batch import collate
-from steer.model.checkpoint import Checkpoint, Record, load_checkpoint
-from steer.model.config import ModelConfig
-from steer.model.transformer import Transformer
-from steer.results import read_result, write_result
-from steer.task.splits import make_splits
+from steer.experiments.api import build_recipe
+from steer.experiments.one import run_experiment
+from steer.measures.setting import Setting
+from steer.measures.structure import Represented
+from steer.models.batch import collate
+from steer.models.checkpoint import Checkpoint, Record, load_checkpoint
+from steer.models.plain.config import ModelConfig
+from steer.models.plain.transformer import Transformer
+from steer.results.result import read_result, write_result
+from steer.tasks.compositional.labels import labelled_tokens
+from steer.tasks.compositional.splits import make_splits
 
 EPISODES = [e for e in make_splits(0).test if len(e.question.arguments) == 2][:40]
 SIZE = 32
@@ -84,7 +84,7 @@ def test_the_only_writer_has_the_whole_logit(copier: Checkpoint):
 
 
 def _is_colour(number: int) -> bool:
-    from steer.task.vocabulary import COLOURS, ID
+    from steer.tasks.compositional.vocabulary import COLOURS, ID
 
     return number in {ID[colour] for colour in COLOURS}
 
@@ -196,9 +196,9 @@ def test_a_pattern_is_that_of_the_bare_model(steer, tmp_path: Path):
     assert told["rows"] == []
     from oracle import hooked_forward
 
-    from steer.model.checkpoint import load_checkpoint
-    from steer.recipe import Episodes
-    from steer.selection import select
+    from steer.models.checkpoint import load_checkpoint
+    from steer.recipe.schema import Episodes
+    from steer.tasks.compositional.selection import select
 
     model = load_checkpoint("seed1").model
     episode = select(Episodes(count=12, arity=2), 0)[0]

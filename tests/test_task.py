@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steer.errors import PromptError
-from steer.task.attended import output, rhs_scanner
-from steer.task.counterparts import VARIABLES, counterpart
-from steer.task.episode import Call, Episode
-from steer.task.grammar import PAPER, Dice, Grammar, draw, relabel
-from steer.task.program import functions, solve
-from steer.task.slices import held_out, make_slices
-from steer.task.splits import SIZES, conjunction, make_splits
-from steer.task.vocabulary import COLOURS, EOS, SYMBOLS, TOKENS, decode, encode
+from steer.base.errors import PromptError
+from steer.tasks.compositional.counterparts import VARIABLES, counterpart
+from steer.tasks.compositional.episode import Call, Episode
+from steer.tasks.compositional.grammar import PAPER, Dice, Grammar, draw, relabel
+from steer.tasks.compositional.program import functions, solve
+from steer.tasks.compositional.roles import output, rhs_scanner
+from steer.tasks.compositional.slices import held_out, make_slices
+from steer.tasks.compositional.splits import SIZES, conjunction, make_splits
+from steer.tasks.compositional.vocabulary import COLOURS, EOS, SYMBOLS, TOKENS, decode, encode
 
 seeds = st.integers(min_value=0, max_value=2**32)
 episodes = seeds.map(lambda seed: draw(PAPER, Dice(seed)))

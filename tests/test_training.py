@@ -13,17 +13,17 @@ from conftest import TINY
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steer.errors import CheckpointError
-from steer.model.checkpoint import load_checkpoint
-from steer.task.episode import Episode
-from steer.task.grammar import Dice, Grammar, draw, relabel
-from steer.task.program import solve
-from steer.task.slices import make_slices
-from steer.task.splits import Splits, conjunction, make_splits
-from steer.task.vocabulary import COLOUR_IDS, PAD_ID, SOS_ID, decode
-from steer.training.batches import ask, epoch_batches, unseen_calls, visit, write
-from steer.training.loop import LOG, STATE, Event, Trainer, learning_rate, mlps, noisy
-from steer.training.protocol import Protocol, Questions, Stage, Writing
+from steer.base.errors import CheckpointError
+from steer.models.checkpoint import load_checkpoint
+from steer.models.training.batches import ask, epoch_batches, unseen_calls, visit, write
+from steer.models.training.loop import LOG, STATE, Event, Trainer, learning_rate, mlps, noisy
+from steer.models.training.protocol import Protocol, Questions, Stage, Writing
+from steer.tasks.compositional.episode import Episode
+from steer.tasks.compositional.grammar import Dice, Grammar, draw, relabel
+from steer.tasks.compositional.program import solve
+from steer.tasks.compositional.slices import make_slices
+from steer.tasks.compositional.splits import Splits, conjunction, make_splits
+from steer.tasks.compositional.vocabulary import COLOUR_IDS, PAD_ID, SOS_ID, decode
 
 SPLITS = make_splits(0)
 

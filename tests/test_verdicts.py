@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from steer import claims
-from steer.claims import AS, DIFFERS, NOT_SHOWN, OPEN
-from steer.paper import CLAIMS, hold_all
-from steer.results import Result
-from steer.verdicts import Judge, tally
+from steer.paper import rules as claims
+from steer.paper.claims import CLAIMS, hold_all
+from steer.paper.rules import AS, DIFFERS, NOT_SHOWN, OPEN
+from steer.paper.verdicts import Judge, tally
+from steer.results.result import Result
 
 CAST = {
     "output": ["dec-cross-1.5", "dec-cross-1.1"], "primitive-pairing": ["enc-self-1.1", "enc-self-1.4"],

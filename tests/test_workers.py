@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from steer.runner import Job, Outcome, run_paths
-from steer.workers import in_processes
+from steer.experiments.many import Job, Outcome, run_paths
+from steer.experiments.processes import in_processes
 
 
 def square(number: int) -> tuple[int, int]:
@@ -50,7 +50,7 @@ def lost_over_b(path: Path, job: Job) -> Outcome:
 
 
 def test_a_lost_recipe_is_reported_in_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("steer.runner.run_and_send", lost_over_b)
+    monkeypatch.setattr("steer.experiments.many.run_and_send", lost_over_b)
     paths = [Path(f"{name}.yaml") for name in "abc"]
     found = run_paths(paths, Job(out=tmp_path), 2, lambda done, text: None)
     assert [outcome.name for outcome in found] == ["a", "b", "c"]
@@ -84,7 +84,7 @@ def test_when_the_parent_goes_its_workers_go(tmp_path: Path, how: signal.Signals
     code = (
         "from functools import partial; from pathlib import Path; from test_workers import sleep\n"
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # shells may ignore it
-        "from steer.workers import in_processes\n"
+        "from steer.experiments.processes import in_processes\n"
         f"if __name__ == '__main__': list(in_processes(partial(sleep, folder=Path({str(tmp_path)!r})), [1, 2], 2))"
     )
     where = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parents[1])])
@@ -113,7 +113,7 @@ def test_an_interrupt_says_what_is_kept_if_anything_is(steer, tmp_path: Path, mo
             raise KeyboardInterrupt
         return Outcome(path.stem)
 
-    monkeypatch.setattr("steer.runner.run_one", run)
+    monkeypatch.setattr("steer.experiments.many.run_one", run)
     done = steer("run", tmp_path, "--out", tmp_path / "out")
     assert done.exit_code == 130
     assert done.stderr.strip() == (

@@ -13,6 +13,8 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from steer.base.errors import SteerError
+from steer.base.version import __version__
 from steer.commands.ask import ask
 from steer.commands.attend import attend
 from steer.commands.attribute import attribute
@@ -26,8 +28,6 @@ from steer.commands.plan import plan, schema, validate
 from steer.commands.reproduce import reproduce
 from steer.commands.run import run
 from steer.commands.train import train
-from steer.errors import SteerError
-from steer.version import __version__
 
 
 class Group(TyperGroup):

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from steer.base.shipped import DEFAULT
 from steer.commands.attend import PromptOption
 from steer.commands.options import CheckpointOption, JsonOption, OutOption
-from steer.shipped import DEFAULT
-from steer.task.counterparts import Variable
+from steer.tasks.compositional.counterparts import Variable
 
 if TYPE_CHECKING:
-    from steer.task.episode import Episode
+    from steer.tasks.compositional.episode import Episode
 
 
 def ask(
@@ -31,15 +31,15 @@ def ask(
     from hashlib import sha256
     from json import dumps
 
-    from steer.asking import ask as ask_model
+    from steer.base.files import make_folder, write_atomically
     from steer.commands.pictures import draw_or_warn
-    from steer.figures.pattern import draw_before_after
-    from steer.files import make_folder, write_atomically
-    from steer.model.checkpoint import load_checkpoint
-    from steer.patterns import choose_episode
-    from steer.recipe import Episodes
-    from steer.results import results_folder
-    from steer.selection import select
+    from steer.drawing.figures.pattern import draw_before_after
+    from steer.experiments.ask import ask as ask_model
+    from steer.experiments.attend import choose_episode
+    from steer.models.checkpoint import load_checkpoint
+    from steer.recipe.schema import Episodes
+    from steer.results.result import results_folder
+    from steer.tasks.compositional.selection import select
 
     loaded = load_checkpoint(checkpoint)
     if episode is None and prompt is None:
@@ -62,7 +62,7 @@ def ask(
 
 
 def _check_swap(shown: Episode, swap: tuple[str, str], change: Variable) -> None:
-    from steer.errors import SteerError
+    from steer.base.errors import SteerError
 
     if change != "index-in-question":
         raise SteerError(f"--swap exchanges the index-in-question; give --change {change} without it")

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+from steer.base.shipped import DEFAULT
 from steer.commands.options import CheckpointOption, JsonOption, OutOption
-from steer.shipped import DEFAULT
 
 EpisodeOption = Annotated[int | None, typer.Option(help="Number of a test episode (default 0).")]
 PromptOption = Annotated[str | None, typer.Option(help='Your own: "B S A | A = red | B = blue | A S B = blue red".')]
@@ -25,13 +25,13 @@ def attend(
     from hashlib import sha256
     from json import dumps
 
+    from steer.base.files import make_folder
     from steer.commands.pictures import draw_or_warn
-    from steer.figures.pattern import draw_pattern
-    from steer.files import make_folder
-    from steer.model.checkpoint import load_checkpoint
-    from steer.patterns import attention_pattern, choose_episode
-    from steer.planning import shape_of
-    from steer.results import results_folder
+    from steer.drawing.figures.pattern import draw_pattern
+    from steer.experiments.attend import attention_pattern, choose_episode
+    from steer.models.checkpoint import load_checkpoint
+    from steer.plan.text import shape_of
+    from steer.results.result import results_folder
 
     node = shape_of(checkpoint).one_head(head)
     loaded = load_checkpoint(checkpoint)

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from steer.base.shipped import DEFAULT
 from steer.commands.attend import EpisodeOption, PromptOption
 from steer.commands.options import CheckpointOption, JsonOption, OutOption, QuietOption
-from steer.shipped import DEFAULT
 
 if TYPE_CHECKING:
-    from steer.model.checkpoint import Checkpoint
-    from steer.names import Node
-    from steer.pages import Page
-    from steer.task.episode import Episode
+    from steer.anatomy.names import Node
+    from steer.experiments.component import Page
+    from steer.models.checkpoint import Checkpoint
+    from steer.tasks.compositional.episode import Episode
 
 RECIPE = "paper/fig02a_logit_attribution"
 
@@ -31,20 +31,20 @@ def attribute(
     quiet: QuietOption = False,
 ) -> None:
     """Logit attribution of every decoder component, or (--head) one component's page."""
-    from steer.errors import SteerError
+    from steer.base.errors import SteerError
 
     if head is None:
         if episode is not None or prompt is not None:
             raise SteerError("--episode and --prompt show one head's attention: give --head as well")
         _everything(checkpoint, episodes, out or Path("results"), json, quiet)
         return
-    from steer.model.checkpoint import load_checkpoint
-    from steer.pages import component_page
-    from steer.patterns import choose_episode
-    from steer.planning import shape_of
-    from steer.recipe import Episodes
-    from steer.results import results_folder
-    from steer.selection import select
+    from steer.experiments.attend import choose_episode
+    from steer.experiments.component import component_page
+    from steer.models.checkpoint import load_checkpoint
+    from steer.plan.text import shape_of
+    from steer.recipe.schema import Episodes
+    from steer.results.result import results_folder
+    from steer.tasks.compositional.selection import select
 
     nodes = shape_of(checkpoint).expand_nodes(head)
     if len(nodes) != 1:
@@ -67,10 +67,10 @@ def _everything(checkpoint: str, episodes: int, out: Path, json: bool, quiet: bo
 def _show(page: Page, loaded: Checkpoint, node: Node, example: Episode, folder: Path, json: bool) -> None:
     from json import dumps
 
+    from steer.base.files import make_folder, write_atomically
     from steer.commands.pictures import draw_or_warn
-    from steer.figures.pattern import draw_pattern
-    from steer.files import make_folder, write_atomically
-    from steer.patterns import attention_pattern
+    from steer.drawing.figures.pattern import draw_pattern
+    from steer.experiments.attend import attention_pattern
 
     told = dict(vars(page))
     make_folder(folder)

@@ -17,9 +17,9 @@ def cp(
     import re
     import shutil
 
-    from steer.errors import SteerError, unknown
-    from steer.files import write_atomically
-    from steer.shipped import RECIPES, everything
+    from steer.base.errors import SteerError, unknown
+    from steer.base.files import write_atomically
+    from steer.base.shipped import RECIPES, everything
 
     shipped = everything()
     if name not in shipped:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from steer.base.shipped import DEFAULT
 from steer.commands.options import JsonOption, OutOption, QuietOption
-from steer.shipped import DEFAULT
 
 if TYPE_CHECKING:
-    from steer.finding import Found
+    from steer.discover.keep import Found
 
 
 def discover(
@@ -29,14 +29,14 @@ def discover(
     """Find the circuit: output heads, what feeds them, roles, redundancy; then check it. Writes circuit.yaml."""
     from json import dumps
 
-    from steer.circuit import CIRCUIT
+    from steer.base.errors import SteerError
     from steer.commands.pictures import warn
     from steer.commands.progress import bar
+    from steer.discover.keep import Asked, capable, find_circuit
     from steer.discover.table import compare, describe
-    from steer.errors import SteerError
-    from steer.finding import Asked, capable, find_circuit
-    from steer.results import results_folder
-    from steer.runner import interrupted
+    from steer.experiments.many import interrupted
+    from steer.results.circuit import CIRCUIT
+    from steer.results.result import results_folder
 
     names = checkpoint or (capable() if everything else [DEFAULT])
     folders = {name: results_folder("discover", name, within=out or Path("results")) for name in names}  # all there?

@@ -15,9 +15,9 @@ def draw(
     figure: Annotated[str | None, typer.Option(help=f"{', '.join(KINDS)}, instead of the recipe's choice.")] = None,
 ) -> None:
     """Draw the figures of a saved result again."""
-    from steer.circuit import CIRCUIT
-    from steer.errors import SteerError, unknown
-    from steer.results import RESULT, read_result
+    from steer.base.errors import SteerError, unknown
+    from steer.results.circuit import CIRCUIT
+    from steer.results.result import RESULT, read_result
 
     if result.name == CIRCUIT or (not (result / RESULT).is_file() and (result / CIRCUIT).is_file()):
         if figure is not None:
@@ -33,7 +33,7 @@ def draw(
             raise SteerError(unknown("figure", figure, KINDS))
         found.metadata["recipe"]["figure"] = [figure]
 
-    from steer.figures.draw import draw_result
+    from steer.drawing.figures.draw import draw_result
 
     try:
         pictures = draw_result(found, found.folder)
@@ -48,10 +48,10 @@ def draw(
 
 
 def _draw_circuit(path: Path) -> None:
-    from steer.circuit import Circuit
-    from steer.documents import check, read
-    from steer.errors import SteerError
-    from steer.figures.circuit import draw_all
+    from steer.base.errors import SteerError
+    from steer.base.yaml import check, read
+    from steer.drawing.figures.circuit import draw_all
+    from steer.results.circuit import Circuit
 
     circuit = check(read(path), Circuit)
     try:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from steer.commands.options import JsonOption
-from steer.task.splits import SplitName
+from steer.tasks.compositional.splits import SplitName
 
 if TYPE_CHECKING:
-    from steer.task.episode import Episode
+    from steer.tasks.compositional.episode import Episode
 
 
 def episodes(
@@ -23,8 +23,8 @@ def episodes(
     """Print episodes, with the variables that the paper's Algorithm 1 finds on the way to the answer."""
     from json import dumps
 
-    from steer.errors import SteerError
-    from steer.task.splits import make_splits
+    from steer.base.errors import SteerError
+    from steer.tasks.compositional.splits import make_splits
 
     drawn = make_splits(seed)[split]
     if start + n > len(drawn):
@@ -34,7 +34,7 @@ def episodes(
 
 
 def _row(number: int, split: str, episode: Episode) -> dict[str, Any]:
-    from steer.task.program import solve
+    from steer.tasks.compositional.program import solve
 
     solution = solve(episode)
     return {

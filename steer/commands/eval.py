@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
+from steer.base.shipped import DEFAULT
 from steer.commands.options import CheckpointOption, DeviceOption, JsonOption, OutOption, QuietOption
-from steer.shipped import DEFAULT
-from steer.task.splits import SplitName
+from steer.tasks.compositional.splits import SplitName
 
 
 def evaluate(
@@ -22,15 +22,15 @@ def evaluate(
     """Exact match under greedy decoding: on questions that must be composed, then on a split by kind of question."""
     from json import dumps
 
+    from steer.base.files import make_folder, write_atomically
     from steer.commands.pictures import draw_or_warn
     from steer.commands.progress import bar
-    from steer.devices import check_device
-    from steer.files import make_folder, write_atomically
-    from steer.measure.accuracy import accuracy, strict
-    from steer.model.checkpoint import load_checkpoint
-    from steer.results import results_folder
-    from steer.task.slices import make_slices
-    from steer.task.splits import make_splits
+    from steer.experiments.accuracy import accuracy, strict
+    from steer.models.checkpoint import load_checkpoint
+    from steer.models.devices import check_device
+    from steer.results.result import results_folder
+    from steer.tasks.compositional.slices import make_slices
+    from steer.tasks.compositional.splits import make_splits
 
     check_device(device)
     loaded = load_checkpoint(checkpoint, device)
@@ -46,7 +46,7 @@ def evaluate(
     report = {"checkpoint": loaded.name, "split": split, "strict": rows} | result
     write_atomically(folder / "result.json", dumps(report, indent=1) + "\n")
 
-    from steer.figures.accuracy import draw_accuracy
+    from steer.drawing.figures.accuracy import draw_accuracy
 
     picture = draw_or_warn(lambda: draw_accuracy(report, folder), "accuracy")
     if json:
@@ -56,7 +56,7 @@ def evaluate(
 
 
 def _table(report: dict[str, Any]) -> str:
-    from steer.measure.accuracy import NEW
+    from steer.experiments.accuracy import NEW
 
     strictly = ["questions that must be composed", *(_line(row) for row in report["strict"]), ""]
     lines = [f"{'':52}{'episodes':>9}{'exact match':>13}   95 % interval", *(strictly if report["strict"] else [])]

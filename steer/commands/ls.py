@@ -13,8 +13,8 @@ def ls(json: JsonOption = False) -> None:
     """List the shipped recipes, checkpoints and training presets, one line each."""
     from json import dumps, loads
 
-    from steer.documents import read
-    from steer.shipped import checkpoint_records, preset_files, recipe_files, recipe_names
+    from steer.base.shipped import checkpoint_records, preset_files, recipe_files, recipe_names
+    from steer.base.yaml import read
 
     described = zip(recipe_names(), map(read, recipe_files()), strict=True)
     found = {

@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def draw_or_warn(draw: Callable[[], T], name: str) -> T | None:
-    from steer.figures.draw import attempt
+    from steer.drawing.figures.draw import attempt
 
     drawn, why = attempt(draw, name)
     warn(why)

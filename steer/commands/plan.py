@@ -19,8 +19,8 @@ def plan(
     """Print the compiled plan: the runs, what each edits and reads at which hook, and where it starts and stops."""
     from json import dumps
 
-    from steer.library import load_recipe
-    from steer.planning import describe_plan, shape_of
+    from steer.plan.text import describe_plan, shape_of
+    from steer.recipe.load import load_recipe
 
     loaded = load_recipe(recipe, *(changes or []))
     shape = shape_of(loaded.recipe.checkpoint)
@@ -44,9 +44,9 @@ def validate(
     recipes: Annotated[list[str], typer.Argument(help="Files, folders or shipped names.")],
 ) -> None:
     """Check recipes against the schema and against the model they name; report every fault of every file."""
-    from steer.errors import ConfigError, SteerError
-    from steer.library import gather, load_recipe
-    from steer.planning import shape_of
+    from steer.base.errors import ConfigError, SteerError
+    from steer.plan.text import shape_of
+    from steer.recipe.load import gather, load_recipe
 
     paths, missing = gather(recipes)
     faults = [fault for found in missing.values() for fault in found]
@@ -65,6 +65,6 @@ def schema() -> None:
     """Print the JSON Schema of recipes, for editors that complete and check YAML."""
     from json import dumps
 
-    from steer.recipe import RECIPE
+    from steer.recipe.schema import RECIPE
 
     typer.echo(dumps(RECIPE.json_schema(), indent=1))

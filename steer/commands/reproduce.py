@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+from steer.base.shipped import DEFAULT
 from steer.commands.options import CheckpointOption, DeviceOption, JsonOption, OutOption, QuietOption
-from steer.shipped import DEFAULT
 
 
 def reproduce(
@@ -22,16 +22,16 @@ def reproduce(
     """Run every recipe of the paper: figures, a table of its claims, and an index page."""
     from json import dumps
 
+    from steer.base.files import make_folder
     from steer.commands.pictures import warn
     from steer.commands.progress import bar
-    from steer.devices import check_device
-    from steer.files import make_folder
-    from steer.model.checkpoint import load_checkpoint
-    from steer.reproduce import paper_recipes
-    from steer.reproduce import reproduce as run_all
-    from steer.results import RESULT, results_folder
-    from steer.runner import interrupted
-    from steer.verdicts import tally
+    from steer.experiments.many import interrupted
+    from steer.models.checkpoint import load_checkpoint
+    from steer.models.devices import check_device
+    from steer.paper.reproduce import paper_recipes
+    from steer.paper.reproduce import reproduce as run_all
+    from steer.paper.verdicts import tally
+    from steer.results.result import RESULT, results_folder
 
     check_device(device)
     loaded = load_checkpoint(checkpoint, device)

@@ -29,7 +29,7 @@ def run(
 
     from steer.commands.pictures import warn
     from steer.commands.progress import bar
-    from steer.runner import SUMMARY, Job, run_batch, split_changes
+    from steer.experiments.many import SUMMARY, Job, run_batch, split_changes
 
     names, changes = split_changes(recipes)
     job = Job(changes, out, device, dtype, force)

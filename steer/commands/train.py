@@ -10,7 +10,7 @@ import typer
 from steer.commands.options import DeviceOption, QuietOption
 
 if TYPE_CHECKING:
-    from steer.training.loop import Trainer
+    from steer.models.training.loop import Trainer
 
 
 def train(
@@ -31,9 +31,9 @@ def train(
     quiet: QuietOption = False,
 ) -> None:
     """Train a model by a protocol. Killed or interrupted, it goes on with --resume and ends with the same weights."""
-    from steer.errors import SteerError
-    from steer.files import make_folder
-    from steer.training.presets import load_protocol
+    from steer.base.errors import SteerError
+    from steer.base.files import make_folder
+    from steer.models.training.load import load_protocol
 
     protocol = load_protocol(preset, config, changes or [])
     if start is not None and resume:
@@ -47,9 +47,9 @@ def train(
 
     import torch
 
-    from steer.devices import check_device
-    from steer.model.checkpoint import load_checkpoint
-    from steer.training.loop import STATE, Trainer
+    from steer.models.checkpoint import load_checkpoint
+    from steer.models.devices import check_device
+    from steer.models.training.loop import STATE, Trainer
 
     check_device(device)
     if threads is not None:
@@ -71,8 +71,8 @@ def train(
 
 def _evaluate(trainer: Trainer, out: Path) -> float:
     """Measure the finished model on the held-out episodes and write that into its record."""
-    from steer.measure.accuracy import accuracy
-    from steer.model.checkpoint import save_checkpoint
+    from steer.experiments.accuracy import accuracy
+    from steer.models.checkpoint import save_checkpoint
 
     result = accuracy(trainer.model.eval(), trainer.splits.test)
     save_checkpoint(out, trainer.model, trainer.record().model_copy(update={"accuracy": result}))
@@ -81,7 +81,7 @@ def _evaluate(trainer: Trainer, out: Path) -> float:
 
 def _run(trainer: Trainer, out: Path, quiet: bool) -> None:
     from steer.commands.progress import bar
-    from steer.training.loop import Event
+    from steer.models.training.loop import Event
 
     total = sum(stage.epochs for stage in trainer.protocol.stages)
     with bar("training", total, quiet, unit="epochs") as advance:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from steer.task.episode import Episode
+from steer.tasks.compositional.episode import Episode
 
 
 def choices(episodes: Sequence[Episode]) -> list[Episode]:

@@ -17,22 +17,22 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from steer.circuit import Estimate
+from steer.anatomy.names import Node, Site
 from steer.discover.choosing import chooses, rivals
+from steer.engine.ablation import Reference
 from steer.engine.engine import Engine, Part, Values, hook_sizes
-from steer.engine.reference import Reference
 from steer.engine.values import Bench, site_value
-from steer.measure.answers import exact_match
-from steer.measure.attention import attention_accuracy, is_colour
-from steer.measure.attribution import logit_attribution
-from steer.measure.tally import POSITIONS, Tally, bootstrap_weights
-from steer.model.batch import collate
-from steer.model.checkpoint import Checkpoint
-from steer.names import Node, Site
-from steer.plan import Ablated, Put, Run, make_run, writer_path
-from steer.recipe import Ablation
-from steer.task.episode import Episode
-from steer.task.vocabulary import PAD_ID
+from steer.measures.answers import exact_match
+from steer.measures.attention import attention_accuracy, is_colour
+from steer.measures.attribution import logit_attribution
+from steer.models.batch import collate
+from steer.models.checkpoint import Checkpoint
+from steer.plan.plan import Ablated, Put, Run, make_run, writer_path
+from steer.recipe.schema import Ablation
+from steer.results.circuit import Estimate
+from steer.results.tally import POSITIONS, Tally, bootstrap_weights
+from steer.tasks.compositional.episode import Episode
+from steer.tasks.compositional.vocabulary import PAD_ID
 
 DRAWS = 400
 GROUPS = {1: "one_argument", 2: "two_arguments"}

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from steer.circuit import Estimate
+from steer.anatomy.names import Node
 from steer.discover.lab import Lab
-from steer.names import Node
+from steer.results.circuit import Estimate
 
 KEEP = 0.92  # of the clean exact match; a little above what is reported, because a chosen set flatters itself
 RANDOM = 20  # circuits of the same size drawn at random

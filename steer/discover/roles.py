@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from steer.anatomy.names import Node, Role, Site
 from steer.engine.engine import Engine, Part
-from steer.measure.tally import Tally
-from steer.names import Node, Role, Site
-from steer.task.attended import ATTENDED, Wanted
-from steer.task.episode import Episode
+from steer.results.tally import Tally
+from steer.tasks.compositional.episode import Episode
+from steer.tasks.compositional.roles import ATTENDED, Wanted
 
 
 @dataclass(frozen=True)

@@ -9,19 +9,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from steer.circuit import Circuit, Described, Edge, Member
-from steer.discover.abstraction import interchange
+from steer.anatomy.names import ROLES, Node, Role
+from steer.base.version import __version__
+from steer.discover.attribution_patching import opinions
 from steer.discover.choosing import choices
-from steer.discover.gradients import opinions
+from steer.discover.interchange import interchange
 from steer.discover.lab import Lab
 from steer.discover.prune import Pruned, judge, needed_mlps, prune
 from steer.discover.roles import Score, role_scores
 from steer.discover.trace import THRESHOLD, trace
 from steer.discover.writers import chosen, logit_shares, writing_heads
-from steer.model.checkpoint import Checkpoint
-from steer.names import ROLES, Node, Role
-from steer.task.episode import Episode
-from steer.version import __version__
+from steer.models.checkpoint import Checkpoint
+from steer.results.circuit import Circuit, Described, Edge, Member
+from steer.tasks.compositional.episode import Episode
 
 EPISODES = 250  # of each kind
 ABLE = 0.1  # exact match: below it there is nothing of the task to be faithful to

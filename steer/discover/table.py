@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from steer.circuit import Circuit, Estimate
-from steer.names import ROLES
-from steer.task.attended import ATTENDED
+from steer.anatomy.names import ROLES
+from steer.results.circuit import Circuit, Estimate
+from steer.tasks.compositional.roles import ATTENDED
 
 KEPT = {"": "", ", one argument": "one_argument", ", two arguments": "two_arguments"}
 

@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from steer.circuit import Edge, Estimate, Group
+from steer.anatomy.names import INPUT_PORTS, Node, Shape, Site
 from steer.discover.lab import Lab, Measure
-from steer.measure.tally import Tally
-from steer.names import INPUT_PORTS, Node, Shape, Site
-from steer.plan import Ablated, Clean, Rebuild, Run, chain_runs
+from steer.plan.plan import Ablated, Clean, Rebuild, Run, chain_runs
+from steer.results.circuit import Edge, Estimate, Group
+from steer.results.tally import Tally
 
 THRESHOLD = 0.1  # of the scale between nothing and everything ablated
 ENOUGH = 0.9  # of what a port passes on alone, when its found sources are kept together

@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-from steer.circuit import Estimate
+from steer.anatomy.names import Node
 from steer.discover.lab import Lab
-from steer.measure.tally import Tally
-from steer.names import Node
+from steer.results.circuit import Estimate
+from steer.results.tally import Tally
 
 
 @torch.no_grad()

@@ -15,17 +15,17 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from steer.engine.reference import Means, Reference
-from steer.engine.tracing import Change, Tracer
+from steer.anatomy.names import Shape
+from steer.base.errors import SteerError
+from steer.engine.ablation import Means, Reference
+from steer.engine.backends.local import Change, Tracer
 from steer.engine.values import Bench
-from steer.errors import SteerError
-from steer.model.batch import collate
-from steer.model.checkpoint import Checkpoint
-from steer.model.config import ModelConfig
-from steer.model.evaluate import write_greedily
-from steer.model.transformer import State
-from steer.names import Shape
-from steer.plan import (
+from steer.models.batch import collate
+from steer.models.checkpoint import Checkpoint
+from steer.models.decoding import write_greedily
+from steer.models.plain.config import ModelConfig
+from steer.models.plain.transformer import State
+from steer.plan.plan import (
     Ablated,
     Plan,
     Put,
@@ -38,9 +38,9 @@ from steer.plan import (
     stream_path,
     writer_path,
 )
-from steer.recipe import Ablation
-from steer.task.episode import Episode
-from steer.task.vocabulary import PAD_ID
+from steer.recipe.schema import Ablation
+from steer.tasks.compositional.episode import Episode
+from steer.tasks.compositional.vocabulary import PAD_ID
 
 BATCH = 250
 BUDGET = 1 << 30  # bytes of clean activations kept in memory

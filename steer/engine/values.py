@@ -13,9 +13,20 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from steer.model.transformer import MLP, Attention, State, Transformer
-from steer.names import Node, Shape, Site
-from steer.plan import Ablated, Clean, Counterpart, Origin, Put, Rebuild, Recorded, Swapped, stream_path, writer_path
+from steer.anatomy.names import Node, Shape, Site
+from steer.models.plain.transformer import MLP, Attention, State, Transformer
+from steer.plan.plan import (
+    Ablated,
+    Clean,
+    Counterpart,
+    Origin,
+    Put,
+    Rebuild,
+    Recorded,
+    Swapped,
+    stream_path,
+    writer_path,
+)
 
 Values = Mapping[str, Tensor]  # by hook
 

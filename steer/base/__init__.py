@@ -1,0 +1,1 @@
+"""Small things that every room needs: errors, files, placed YAML, shipped paths, versions."""

@@ -1,0 +1,62 @@
+"""Where the files that come with the package lie. No torch here: listing them must be quick."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from steer.base.errors import CheckpointError, unknown
+from steer.base.files import is_there
+
+PACKAGE = Path(__file__).parents[1]
+CHECKPOINTS, PRESETS = PACKAGE / "models" / "shipped", PACKAGE / "models" / "training" / "presets"
+# In a checkout the recipes stand at the top, where people look for them; in a wheel they are part of the package.
+RECIPES = next(folder for folder in (PACKAGE / "recipes", PACKAGE.parent / "recipes") if folder.is_dir())
+RECORD = "checkpoint.json"
+DEFAULT = "seed1"  # the checkpoint that commands take when none is named
+
+
+def checkpoint_records() -> list[Path]:
+    return sorted(CHECKPOINTS.glob(f"*/{RECORD}"))
+
+
+def checkpoint_names() -> list[str]:
+    return [path.parent.name for path in checkpoint_records()]
+
+
+def is_shipped(folder: Path) -> bool:
+    return folder.resolve().parent == CHECKPOINTS.resolve()
+
+
+def preset_files() -> list[Path]:
+    return sorted(PRESETS.glob("*.yaml"))
+
+
+def preset_names() -> list[str]:
+    return [path.stem for path in preset_files()]
+
+
+def recipe_files() -> list[Path]:
+    return sorted(RECIPES.rglob("*.yaml"))
+
+
+def recipe_names() -> list[str]:
+    return [str(path.relative_to(RECIPES).with_suffix("")) for path in recipe_files()]
+
+
+def everything() -> dict[str, Path]:
+    """All that is shipped, by name. A preset that shares its name with a checkpoint is `presets/NAME`."""
+    named = {path.parent.name: path.parent for path in checkpoint_records()}
+    named |= {f"presets/{path.stem}" if path.stem in named else path.stem: path for path in preset_files()}
+    return named | dict(zip(recipe_names(), recipe_files(), strict=True))
+
+
+def locate(name: str) -> Path:
+    """The folder of a checkpoint given by shipped name or by path."""
+    for folder in (Path(name), CHECKPOINTS / name):
+        if is_there(folder / RECORD) and (folder / RECORD).is_file():
+            return folder
+    if is_there(name):
+        raise CheckpointError(f"{name} is not a checkpoint: it holds no {RECORD}")
+    raise CheckpointError(
+        f"{unknown('checkpoint', name, checkpoint_names())} (or give the path of a checkpoint folder)"
+    )

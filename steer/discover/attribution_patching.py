@@ -1,0 +1,94 @@
+"""Second opinions: edges scored by gradients, beside the exact effects they approximate.
+
+Edge attribution patching (Syed et al., 2023): the change that ablating a direct path makes at a port, times the
+gradient there of the answer's log-likelihood. LayerNorm and projection are exact here, only what comes after the port
+is linear. With integrated gradients (Hanna et al., 2024) the gradient is averaged along the way from mean embeddings to
+the real ones. Both say how much likelihood the answer would lose; the exact effect is measured by running it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.stats import spearmanr
+from torch import Tensor
+
+from steer.anatomy.names import Node, Site
+from steer.discover.lab import LOGITS, Lab, answer_likelihood
+from steer.engine.engine import Part
+from steer.plan.plan import Ablated, Rebuild, make_run
+
+STEPS = 5
+Path = tuple[Node, Site]  # source, target port
+
+
+@dataclass(frozen=True)
+class Opinions:
+    """The loss of log-likelihood for each direct path, by three methods."""
+
+    paths: list[Path]
+    exact: list[float]
+    eap: list[float]
+    eap_ig: list[float]
+
+    def agreement(self) -> dict[str, float]:
+        """Spearman's rank correlation with the exact effects, by size."""
+        exact = np.abs(self.exact)
+        return {
+            name: round(float(spearmanr(exact, np.abs(scores)).statistic), 4)
+            for name, scores in (("eap", self.eap), ("eap_ig", self.eap_ig))
+        }
+
+
+def opinions(lab: Lab, ports: Sequence[Site]) -> Opinions:
+    paths = [(source, port) for port in ports for source in lab.shape.sources(port)]
+    once, along = (gradient_scores(lab, paths, steps) for steps in (1, STEPS))
+    return Opinions(paths, exact_effects(lab, paths), once, along)
+
+
+def exact_effects(lab: Lab, paths: Sequence[Path]) -> list[float]:
+    measure, _ = lab.likelihood()
+    clean = lab.mean(lab.clean(measure, 1))
+    runs = [make_run(lab.shape, _name(path), [_ablation(path)], [LOGITS], _name(path)) for path in paths]
+    found = lab.measure(runs, measure, 1)
+    return [clean - lab.mean(found[_name(path)]) for path in paths]
+
+
+def gradient_scores(lab: Lab, paths: Sequence[Path], steps: int) -> list[float]:
+    """One step: the gradient of the clean run. More: averaged over embeddings between their means and their values."""
+    hooks = {port.path for _, port in paths}
+    totals = np.zeros(len(paths))
+    for part in lab.parts:
+        bench = lab.benches[part.number]
+        gradients = mean_gradients(lab, part, hooks, steps)
+        with torch.no_grad():
+            for number, path in enumerate(paths):
+                hook = path[1].path
+                changed = bench.rebuilt(_ablation(path), bench.clean[hook], {})
+                totals[number] -= float(((changed - bench.clean[hook]) * gradients[hook]).sum())
+    return [float(total) for total in totals / len(lab.episodes)]
+
+
+def mean_gradients(lab: Lab, part: Part, hooks: Iterable[str], steps: int) -> dict[str, Tensor]:
+    bench, target = lab.benches[part.number], lab.targets[part.number]
+
+    def likelihood(logits: Tensor) -> Tensor:
+        return answer_likelihood(logits, target).sum()
+
+    def partway(share: float) -> Callable[[str, Tensor], Tensor]:
+        return lambda path, value: bench.ablated(path) + share * (value - bench.ablated(path))
+
+    each = [lab.engine.gradients(part, hooks, likelihood, partway((n + 1) / steps)) for n in range(steps)]
+    return {hook: torch.stack([found[hook][1] for found in each]).mean(0) for hook in hooks}
+
+
+def _ablation(path: Path) -> Rebuild:
+    source, port = path
+    return Rebuild(port, "clean", ((source, Ablated()),))
+
+
+def _name(path: Path) -> str:
+    return f"{path[0]} -> {path[1]}"

@@ -1,0 +1,97 @@
+"""Is Algorithm 1 what the circuit computes? Interchange interventions on its variables.
+
+An episode has a counterpart that differs in one variable: with the question's arguments exchanged, every symbol has
+another index-in-question; with the right-hand colours of the function exchanged, every output token has another
+relative-index-on-LHS. The value of some sites is taken from the counterpart's run, everything else stays. If those
+sites carry the variable and it is used as the algorithm says, the model now writes the answer that the algorithm gives
+with this one variable changed (Geiger et al., 2021).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from steer.anatomy.names import Role, Shape, Site
+from steer.discover.lab import LOGITS, Lab
+from steer.engine.engine import Part
+from steer.models.batch import collate
+from steer.models.checkpoint import Checkpoint
+from steer.plan.plan import Counterpart, Put, Run, make_run
+from steer.recipe.steered import others
+from steer.tasks.compositional.counterparts import Variable
+from steer.tasks.compositional.episode import Episode
+from steer.tasks.compositional.grammar import Dice
+from steer.tasks.compositional.selection import counterparts
+
+DRAWS = 5  # sets of other heads, for the null
+SITES: Mapping[Variable, tuple[tuple[Role, str], ...]] = {
+    "index-in-question": (("question-broadcast", "z"), ("primitive-pairing", "z"), ("output", "k")),
+    "relative-index": (("rhs-scanner", "z"), ("output", "q")),
+}
+
+
+class Exchange:
+    """A lab whose episodes are held to the counterpart's answer, with the counterpart's values at hand."""
+
+    def __init__(self, checkpoint: Checkpoint, episodes: Sequence[Episode], variable: Variable, seed: int = 0) -> None:
+        others = counterparts(episodes, variable)
+        # Greedy decoding writes an answer exactly when each of its tokens is the likeliest after those before it.
+        held = [replace(e, answer=other.answer) for e, other in zip(episodes, others, strict=True)]
+        self.lab = Lab(checkpoint, held, seed)
+        engine = self.lab.engine
+        with torch.no_grad():
+            for part, bench in zip(self.lab.parts, self.lab.benches, strict=True):
+                tokens = collate([others[row] for row in part.rows])
+                prompt = torch.from_numpy(tokens.prompt).to(engine.device)
+                bench.counterpart = engine.clean(Part(part.number, part.rows, prompt, part.output), engine.order)
+        # What the model itself writes for the counterpart: no intervention can be expected to do better.
+        self.ceiling = Lab(checkpoint, others, seed)
+
+    def runs(self, sets: Mapping[str, Sequence[Site]]) -> list[Run]:
+        return [
+            make_run(self.lab.shape, name, [Put(site, Counterpart()) for site in sites], [LOGITS], name)
+            for name, sites in sets.items()
+        ]
+
+
+def interchange(checkpoint: Checkpoint, episodes: Sequence[Episode], seed: int = 0) -> list[dict[str, Any]]:
+    """For each variable and the sites that the circuit's roles say carry it: how often the predicted answer comes."""
+    shape, rows = checkpoint.shape, []
+    asked = [episode for episode in episodes if len(episode.question.arguments) == 2]
+    for variable, places in SITES.items():
+        sets = {f"{role}.{port}": _sites(shape, role, port) for role, port in places}
+        sets = {name: sites for name, sites in sets.items() if sites}
+        if not sets or not asked:
+            continue
+        exchange = Exchange(checkpoint, asked, variable, seed)
+        lab = exchange.lab
+        nulls = {
+            f"{name} null {n}": same
+            for name, sites in sets.items()
+            for n in range(DRAWS)
+            if len(same := others(shape, sites, Dice(seed, name, n))) == len(sites)  # fewer would be no match
+        }
+        measure, _ = lab.exact()
+        found = lab.measure(exchange.runs(sets | nulls), measure, 1)
+        ceiling = exchange.ceiling.estimate(exchange.ceiling.clean(exchange.ceiling.exact()[0], 1))
+        without = lab.estimate(lab.clean(measure, 1))
+        for name, sites in sets.items():
+            drawn = [lab.mean(found[key]) for n in range(DRAWS) if (key := f"{name} null {n}") in found]
+            null = round(float(np.mean(drawn)), 4) if drawn else None
+            rows.append(
+                {
+                    "variable": variable, "sites": name, "heads": [str(site.node) for site in sites],
+                    "accuracy": lab.estimate(found[name]).model_dump(), "null": null,
+                    "without": without.model_dump(), "ceiling": ceiling.model_dump(), "episodes": len(asked),
+                }
+            )  # fmt: skip
+    return rows
+
+
+def _sites(shape: Shape, role: Role, port: str) -> list[Site]:
+    return [Site(head, port) for head in dict(shape.roles).get(role, ())]

@@ -1,0 +1,180 @@
+"""A circuit as a graph: nodes in their layers, the port on each edge, its width the effect."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.patches import FancyArrowPatch
+
+from steer.anatomy.names import ROLES
+from steer.drawing.figures.theme import ACCENT, COLUMN, INK, MUTED, new_figure, save_figure, theme
+from steer.results.circuit import Circuit, Edge
+
+WIDTH, HEIGHT = 1.0, 0.3  # inches: the room that a node and its name take
+Place = tuple[float, float]
+PORT_COLOURS = {"q": 0, "k": 2, "v": 1, "": 7}  # of the colour-blind palette
+
+
+def draw_all(circuit: Circuit, folder: Path) -> list[Path]:
+    """The graph, and the curve where the circuit was judged."""
+    pictures = [draw_circuit(circuit, folder)]
+    return [*pictures, draw_curve(circuit, folder)] if circuit.evidence.get("smallest_circuit") else pictures
+
+
+def draw_circuit(circuit: Circuit, folder: Path, name: str = "circuit") -> Path:
+    edges = strongest(circuit)
+    rows = layers(circuit, edges)
+    with theme():
+        width = max(COLUMN * 1.6, 0.9 + WIDTH * max(map(len, rows.values()), default=1))
+        figure = new_figure(width, 0.95 + 0.62 * max(len(rows), 2))
+        axes = figure.add_subplot()
+        places = {
+            node: (0.5 + place - len(nodes) / 2, float(number))
+            for number, nodes in enumerate(rows.values())
+            for place, node in enumerate(nodes)
+        }
+        for edge in edges:
+            _draw_edge(axes, edge, places)
+        _draw_nodes(axes, circuit, places)
+        axes.set_yticks(range(len(rows)), list(rows))
+        axes.set_ylim(-0.5, len(rows) - 0.4)
+        half = max(map(len, rows.values()), default=1) / 2
+        axes.set_xlim(-half - 0.15, half + 0.15)
+        axes.set_xticks([])
+        axes.set_title(_title(circuit, len(edges)), loc="left", fontsize=6.5)
+        sns.despine(figure, left=True, bottom=True)
+        axes.tick_params(length=0)
+        _legend(axes)
+        return save_figure(figure, folder, name)
+
+
+def strongest(circuit: Circuit) -> list[Edge]:
+    """Each path once, as strong as it was found behind any of the heads that paths lead to."""
+    found: dict[tuple[str, str], Edge] = {}
+    for edge in circuit.edges:
+        key = edge.source, edge.target
+        if key not in found or strength(edge) > strength(found[key]):
+            found[key] = edge
+    return list(found.values())
+
+
+def strength(edge: Edge) -> float:
+    company = 0.0 if edge.in_company is None else edge.in_company.value
+    return max(edge.sufficiency.value, edge.necessity.value, company, 0.0)
+
+
+def layers(circuit: Circuit, edges: list[Edge]) -> dict[str, list[str]]:
+    """The nodes that edges join and the heads they lead to, by the block they belong to, from the embeddings up."""
+    drawn = {name for edge in edges for name in (edge.source, node_of(edge.target))} | {
+        *circuit.evidence.get("traced_from", ())
+    }
+    rows: dict[str, list[str]] = {}
+    for node in sorted(drawn, key=_height):
+        rows.setdefault(_block(node), []).append(node)
+    return rows
+
+
+def node_of(target: str) -> str:
+    return target.rpartition(".")[0] if target[-2:] in (".q", ".k", ".v") else target
+
+
+def _block(node: str) -> str:
+    if node in ("enc.tok", "enc.pos"):
+        return "prompt"
+    return "answer so far" if node in ("dec.tok", "dec.pos") else node.partition(".")[0]
+
+
+def _height(node: str) -> tuple[int, int, int, str]:
+    if "." in node and "-" not in node:
+        return (0 if node.startswith("enc") else 1, -1, 0, node)
+    stack, kind, layer = node.partition(".")[0].split("-")
+    order = {"self": 0, "cross": 1, "mlp": 2}[kind]
+    return (0 if stack == "enc" else 1, int(layer), order, f"{int(node.partition('.')[2] or 0):03}")
+
+
+def _draw_edge(axes: Axes, edge: Edge, places: dict[str, Place]) -> None:
+    port = edge.target[-1] if edge.target[-2:-1] == "." else ""
+    start, end = places[edge.source], places[node_of(edge.target)]
+    colour = sns.color_palette("colorblind")[PORT_COLOURS[port]]
+    shift = {"q": -0.13, "k": 0.0, "v": 0.13}.get(port, 0.0)
+    arrow = FancyArrowPatch(
+        (start[0], start[1] + 0.17), (end[0] + shift, end[1] - 0.19), arrowstyle="-|>", mutation_scale=6,
+        connectionstyle=f"arc3,rad={0.08 if end[1] - start[1] > 1 else 0.0}",
+        linewidth=0.4 + 3 * min(strength(edge), 1), color=colour, alpha=0.75, shrinkA=0, shrinkB=0, zorder=1,
+    )  # fmt: skip
+    axes.add_patch(arrow)
+
+
+def _draw_nodes(axes: Axes, circuit: Circuit, places: dict[str, Place]) -> None:
+    roles = {member.node: member.role for member in circuit.members}
+    palette = dict(zip(ROLES, sns.color_palette("colorblind", len(ROLES)), strict=True))
+    for node, (x, y) in places.items():
+        role = roles.get(node)
+        text = f"{_short(node)}\n{role.replace('-', ' ')}" if role else _short(node)
+        box = {"boxstyle": "round,pad=0.25", "facecolor": "white", "linewidth": 1.2 if role else 0.6}
+        box |= {"edgecolor": palette[role] if role else MUTED}
+        axes.text(x, y, text, ha="center", va="center", fontsize=5.5, color=INK, bbox=box, zorder=3)
+
+
+def _short(node: str) -> str:
+    return node if node.startswith(("enc.", "dec.")) else node.replace("self-", "").replace("cross-", "x")
+
+
+def _title(circuit: Circuit, edges: int) -> str:
+    """The two sets of heads that are told of, each by its name and with what it keeps alone."""
+    evidence = circuit.evidence
+    into = ", ".join(evidence.get("traced_from", ())) or "the output heads"
+    lines = [f"{circuit.checkpoint.name}: {edges} traced paths into {into}; MLPs are kept in what follows"]
+    for name, key in (("heads on traced paths", "traced_heads"), ("smallest faithful set", "smallest_circuit")):
+        found = evidence.get(key)
+        lines += [f"{name}: {found['heads']} heads alone keep {_kept(found['faithfulness'])}"] if found else []
+    return "\n".join(lines)
+
+
+def _kept(found: dict[str, Any]) -> str:
+    groups = {"one_argument": "one argument", "two_arguments": "two arguments"}
+    parts = ", ".join(f"{title} {found[key]['value']:.1%}" for key, title in groups.items() if key in found)
+    return f"{found['value']:.1%} of the accuracy" + (f" ({parts})" if parts else "")
+
+
+def _legend(axes: Axes) -> None:
+    palette = sns.color_palette("colorblind")
+    for port, label in (("q", "into q"), ("k", "into k"), ("v", "into v"), ("", "into an MLP")):
+        axes.plot([], [], color=palette[PORT_COLOURS[port]], linewidth=2, label=label)
+    axes.legend(loc="lower right", frameon=False, ncols=4, fontsize=6, bbox_to_anchor=(1.0, -0.06), handlelength=1.2)
+
+
+def draw_curve(circuit: Circuit, folder: Path, name: str = "curve") -> Path:
+    """Accuracy against the number of heads that are kept."""
+    evidence = circuit.evidence
+    curve = [(int(size), float(value)) for size, value in evidence["curve"]]
+    judged = evidence["smallest_circuit"]
+    clean = curve[0][1]
+    with theme():
+        figure = new_figure(COLUMN, 2.3)
+        axes = figure.add_subplot()
+        axes.plot([size for size, _ in curve], [value for _, value in curve], "-o", color=ACCENT, markersize=2.5, lw=1)
+        axes.axhline(0.9 * clean, color=MUTED, linestyle=":", linewidth=0.8)
+        axes.annotate("90 % of clean", (0, 0.9 * clean), (0, 2), textcoords="offset points", fontsize=6, color=MUTED)
+        size, kept, chance = judged["heads"], judged["faithfulness"], judged["random_circuits"]
+        whole = judged["clean"]["value"]
+        axes.errorbar(
+            size, kept["value"] * whole, fmt="s", color=INK, markersize=4, zorder=4, label="faithful set (test)",
+            yerr=[[(kept["value"] - kept["low"]) * whole], [(kept["high"] - kept["value"]) * whole]],
+        )  # fmt: skip
+        axes.errorbar(
+            size, chance["mean"] * whole, fmt="x", color=MUTED, markersize=5, label="random sets of its size",
+            yerr=[[(chance["mean"] - chance["min"]) * whole], [(chance["max"] - chance["mean"]) * whole]],
+        )  # fmt: skip
+        axes.set_xlabel("heads kept (all others mean-ablated)")
+        axes.set_ylabel("exact match")
+        axes.set_ylim(0, 1.02)
+        axes.yaxis.set_major_formatter("{x:.0%}")
+        axes.legend(frameon=False, loc="center right")
+        named = f"{circuit.checkpoint.name}: smallest faithful set, {size} of {curve[0][0]} heads"
+        axes.set_title(f"{named}\nkeeps {_kept(kept)}".replace(" (", "\n("), loc="left", fontsize=6)
+        sns.despine(figure)
+        return save_figure(figure, folder, name)

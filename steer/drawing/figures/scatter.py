@@ -1,0 +1,92 @@
+"""Activations in their first two principal components, coloured by a label: one panel for each site and condition."""
+
+from __future__ import annotations
+
+from textwrap import fill
+from typing import Any
+
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from steer.drawing.figures.theme import INK, new_figure, short, title
+from steer.results.result import Result
+
+PANEL = 1.42  # inches
+MARKS = ("o", "s", "^", "D", "v")  # shape as well as colour tells labels apart
+LABELS = {"index-in-question": "index in question", "relative-index": "relative index on the left-hand side"}
+
+
+def draw_scatter(result: Result) -> Figure:
+    """Rows are sites, columns are conditions. Every panel has its own components."""
+    panels = result.details["points"]
+    sites = list(dict.fromkeys((p["site"], p["tokens"], p["label"]) for p in panels))
+    conditions = list(dict.fromkeys(p["condition"] for p in panels))
+    kinds = sorted({kind for p in panels for kind in p["centres"]})
+    colours = dict(zip(kinds, sns.color_palette("colorblind", len(kinds)), strict=True))
+    figure = new_figure(0.45 + PANEL * len(conditions), 0.95 + (PANEL + 0.22) * len(sites))
+    grid = figure.subplots(len(sites), len(conditions), squeeze=False)
+    for panel in panels:
+        row = sites.index((panel["site"], panel["tokens"], panel["label"]))
+        column = conditions.index(panel["condition"])
+        axes = grid[row][column]
+        _fill(axes, panel, colours, _numbers(panel, result))
+        if column == 0:
+            told = f"{panel['site']}\nat {panel['tokens']}"
+            axes.set_ylabel(f"{told}\n{axes.get_ylabel()}")
+    for axes, condition in zip(grid[0], conditions, strict=True):
+        name = fill(short(condition), 22, break_on_hyphens=False)
+        axes.annotate(
+            name, (0.5, 1), (0, 24), xycoords="axes fraction", textcoords="offset points", ha="center",
+            va="bottom", fontsize=7, fontweight="bold", annotation_clip=False,
+        )  # fmt: skip
+    for axes in (axes for row in grid for axes in row if not axes.has_data()):  # a condition that cannot change a site
+        axes.set_axis_off()
+        axes.text(0.5, 0.5, "cannot\nchange here", transform=axes.transAxes, ha="center", va="center", fontsize=7)
+    _legend(figure, panels, kinds, colours)
+    title(figure, result)
+    return figure
+
+
+def _fill(axes: Axes, panel: dict[str, Any], colours: dict[str, Any], numbers: str) -> None:
+    for number, (kind, centre) in enumerate(sorted(panel["centres"].items())):
+        mine = [n for n, label in enumerate(panel["labels"]) if label == kind]
+        mark = MARKS[number % len(MARKS)]
+        x, y = ([panel[axis][n] for n in mine] for axis in ("x", "y"))
+        size = 9 / (number + 1)  # later ones smaller: where points coincide, both are seen
+        axes.scatter(x, y, s=size, marker=mark, color=colours[kind], alpha=0.5, linewidths=0, rasterized=True)
+        for edge, width in (("white", 2.2), (INK, 0.8)):
+            axes.plot(
+                *centre, marker=mark, markersize=6.5 - 1.5 * number, color=colours[kind], markeredgecolor=edge,
+                markeredgewidth=width, zorder=3 + number,
+            )  # fmt: skip
+    if not any(panel["variance"]):
+        axes.text(0.5, 0.25, "no variance", transform=axes.transAxes, ha="center", fontsize=7)
+    axes.set_title(numbers, fontsize=6.5, pad=3)
+    axes.set_xticks([])
+    axes.set_yticks([])
+    first, second = panel["variance"][:2]
+    axes.set_xlabel(f"PC 1 ({first:.0%})", fontsize=6, labelpad=2)
+    axes.set_ylabel(f"PC 2 ({second:.0%})", fontsize=6, labelpad=2)
+    axes.margins(0.08)
+
+
+def _numbers(panel: dict[str, Any], result: Result) -> str:
+    wanted = {"condition": panel["condition"], "head": panel["site"], "against": panel["label"]}
+    for row in result.rows:
+        if all(row.get(key) == value for key, value in (wanted | {"tokens": panel["tokens"]}).items()):
+            return f"R² {row['value']:.2f} ({row['low']:.2f}–{row['high']:.2f})\nnull {row['null']:.3f}"
+    return ""
+
+
+def _legend(figure: Figure, panels: list[dict[str, Any]], kinds: list[str], colours: dict[str, Any]) -> None:
+    labels = " / ".join(dict.fromkeys(LABELS[p["label"]] for p in panels))
+    marks = [
+        Line2D([], [], color=colours[kind], marker=mark, linestyle="none", markersize=5)
+        for kind, mark in zip(kinds, MARKS, strict=False)
+    ]
+    figure.legend(
+        marks, kinds, title=f"{labels} (large: centroid)", title_fontsize=7, loc="outside lower center",
+        ncols=len(kinds), frameon=False,
+    )  # fmt: skip

@@ -1,0 +1,92 @@
+"""One look for all figures, set inside a context so that importing steer changes nothing of the reader's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BytesIO
+from pathlib import Path
+from textwrap import fill
+
+import matplotlib as mpl
+import seaborn as sns
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from steer.base.files import write_atomically
+from steer.results.result import Result
+
+COLUMN = 3.4  # inches: one column of a two-column paper
+WIDEST, TALLEST = 40, 150  # inches: what a sheet of every head needs, and what memory has room for
+LINES, LINE = 4, 0.13  # of a title, at most; and the height of one in inches
+INK, ACCENT, STRICT, MUTED = "#222222", "#0173b2", "#d55e00", "#949494"  # from seaborn's colour-blind palette
+SEEN = ("checkpoint=", "episodes.count=")  # changes that the title tells anyway
+FORMATS = ("png", "pdf", "svg")
+SETTINGS = {
+    "font.size": 8,
+    "axes.titlesize": 9,
+    "axes.labelsize": 8,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "legend.fontsize": 7,
+    "svg.fonttype": "none",
+    "pdf.fonttype": 42,
+    "text.parse_math": False,  # a name may hold a dollar sign
+    "svg.hashsalt": "steer",  # the same result gives the same file
+}
+
+
+@contextmanager
+def theme() -> Iterator[None]:
+    with mpl.rc_context():
+        sns.set_theme(context="paper", style="ticks", palette="colorblind", rc=SETTINGS)
+        yield
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """A figure that needs no screen and leaves pyplot's global state alone."""
+    figure = Figure(figsize=(min(width, WIDEST), min(height, TALLEST)), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def title(figure: Figure, result: Result, where: str = "") -> None:
+    """What is shown, on which checkpoint and how many episodes (or on what `where` says)."""
+    told = result.metadata
+    width = int(19 * figure.get_figwidth())  # letters of this size in a line
+    text = _lines(told["recipe"]["description"] or told["name"], width)
+    where = where or f"{told['episodes']:,} episodes, 95 % intervals"
+    below = [f"{told['checkpoint']['name']}, {where}"]
+    changes = [change for change in told.get("changes", ()) if not change.startswith(SEEN)]
+    below += [f"changed: {', '.join(changes)}"] if changes else []
+    below += dict.fromkeys(f"Warning: {row['warning']}" for row in result.rows if row.get("warning"))
+    lines = "\n".join(_lines(line, width) for line in below)
+    more = f"{text}{lines}".count("\n")  # than the two lines that every figure has room for
+    figure.set_figheight(figure.get_figheight() + LINE * more)
+    figure.suptitle(f"{text}\n{lines}", fontsize=7, x=0.02, ha="left")
+
+
+def _lines(text: str, width: int) -> str:
+    return fill(text, width, break_on_hyphens=False, max_lines=LINES, placeholder=" …")
+
+
+def short(text: str, most: int = 34) -> str:
+    """A name fit for an axis: on one line, and cut where it would leave no room for what it names."""
+    words = " ".join(text.split())
+    return words if len(words) <= most else f"{words[: most - 1]}…"
+
+
+def picture_files(folder: Path, name: str) -> list[Path]:
+    return [folder / f"{name}.{suffix}" for suffix in FORMATS]
+
+
+def save_figure(figure: Figure, folder: Path, name: str) -> Path:
+    """Write PNG, PDF and SVG; give the PNG's path. All three have one layout, found once."""
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    for suffix in FORMATS:
+        dated = {"Date": None} if suffix == "svg" else {"CreationDate": None} if suffix == "pdf" else {}
+        drawn = BytesIO()
+        figure.savefig(drawn, format=suffix, dpi=300, metadata=dated)
+        write_atomically(folder / f"{name}.{suffix}", drawn.getvalue())
+    return folder / f"{name}.png"

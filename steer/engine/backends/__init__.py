@@ -1,0 +1,1 @@
+"""How a forward pass is run. The only room that imports nnsight."""

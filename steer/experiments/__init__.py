@@ -1,0 +1,1 @@
+"""Whole experiments: one recipe, many recipes, one prompt, one component."""

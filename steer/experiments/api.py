@@ -1,0 +1,24 @@
+"""The verbs of the command line as Python functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from steer.base.yaml import Document, check_as
+from steer.experiments.one import run_experiment
+from steer.models.checkpoint import Checkpoint, load_checkpoint
+from steer.recipe.load import Loaded, load_recipe
+from steer.recipe.schema import RECIPE, Recipe
+from steer.results.result import Result
+
+
+def build_recipe(name: str = "recipe", **keys: Any) -> Loaded:
+    """A recipe from keyword arguments, checked like one from a file: `build_recipe(kind="clean", measures=[…])`."""
+    document = Document(name, keys)
+    return Loaded(name, check_as(document, RECIPE, Recipe), document)
+
+
+def run(recipe: Loaded | str, checkpoint: Checkpoint | None = None) -> Result:
+    """Run a recipe (or one by name), on the checkpoint that it names or on another. Nothing is written to disk."""
+    recipe = load_recipe(recipe) if isinstance(recipe, str) else recipe
+    return run_experiment(recipe, checkpoint or load_checkpoint(recipe.recipe.checkpoint))

@@ -1,0 +1,87 @@
+"""One head's attention on one episode, with the tokens it runs between."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from steer.anatomy.names import Node, Site
+from steer.base.errors import SteerError
+from steer.engine.engine import Engine
+from steer.engine.values import site_value
+from steer.models.checkpoint import Checkpoint
+from steer.models.decoding import answers
+from steer.tasks.compositional.episode import Episode
+from steer.tasks.compositional.program import solve
+from steer.tasks.compositional.splits import SplitName, make_splits
+from steer.tasks.compositional.vocabulary import SOS
+
+
+@dataclass(frozen=True)
+class Pattern:
+    head: str
+    prompt: str
+    answer: tuple[str, ...]  # what the model wrote
+    expected: tuple[str, ...]
+    queries: tuple[str, ...]
+    keys: tuple[str, ...]
+    weights: Tensor  # queries, keys
+
+    def as_json(self) -> dict[str, Any]:
+        told = {name: list(v) if isinstance(v, tuple) else v for name, v in vars(self).items() if name != "weights"}
+        return told | {"weights": self.weights.tolist()}
+
+    def text(self, most: int = 4) -> str:
+        """For each query, the keys it attends to most (places count from 1)."""
+        lines = [f"{self.head} on: {self.prompt}", f"answer: {' '.join(self.answer)}", ""]
+        for query, row in zip(self.queries, self.weights, strict=True):
+            top = row.topk(min(most, len(row)))
+            seen = [
+                f"{self.keys[i]}@{i + 1} {w:.2f}"
+                for w, i in zip(top.values.tolist(), top.indices.tolist(), strict=True)
+            ]
+            lines.append(f"  {query:8} {'   '.join(seen)}")
+        return "\n".join(lines)
+
+
+def choose_episode(
+    checkpoint: Checkpoint, number: int | None, prompt: str | None, split: SplitName = "test"
+) -> Episode:
+    """An episode of a split by its number, or one that was typed."""
+    if number is not None and prompt is not None:
+        raise SteerError("give --episode or --prompt, not both")
+    if prompt is not None:
+        episode = Episode.parse(prompt)
+        if len(episode.prompt) > checkpoint.model.config.max_length:
+            raise SteerError(
+                f"prompt: {len(episode.prompt)} tokens, the model takes {checkpoint.model.config.max_length}"
+            )
+        return replace(episode, answer=solve(episode).answer)
+    episodes = make_splits(checkpoint.record.data_seed)[split]
+    if not 0 <= (number or 0) < len(episodes):
+        raise SteerError(f"the {split} split has episodes 0 to {len(episodes) - 1:,}, not {number}")
+    return episodes[number or 0]
+
+
+@torch.no_grad()
+def attention_pattern(checkpoint: Checkpoint, head: Node, episode: Episode) -> Pattern:
+    """A head's pattern while the model reads the prompt and writes its own answer."""
+    written = next(answers(checkpoint.model, [episode]))
+    engine = Engine(checkpoint)
+    site = Site(head, "pattern")
+    (part,) = engine.parts([replace(episode, answer=written)])
+    weights = site_value(engine.model, engine.clean(part, [site.path]), site)[0]
+    queries, keys = axis_tokens(head, episode, written)
+    return Pattern(str(head), str(episode), written, episode.answer, queries, keys, weights.cpu())
+
+
+def axis_tokens(head: Node, episode: Episode, written: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The tokens that a head attends from, and those that it attends to."""
+    decoder = (SOS, *written)
+    return (
+        episode.prompt if head.kind == "enc-self" else decoder,
+        decoder if head.kind == "dec-self" else episode.prompt,
+    )

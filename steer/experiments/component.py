@@ -1,0 +1,104 @@
+"""One component's page: what it writes, what it looks at, what it would copy.
+
+Logit contribution overall, by output position and by token; attention accuracy by position; alignment of the OV circuit
+with the unembedding against a null of other rows. What a component does not have (an encoder head has no direct
+logit contribution, an MLP no attention) is left out and said so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from steer.anatomy.names import Node, Site
+from steer.engine.engine import Engine, Part, Values
+from steer.engine.values import site_value
+from steer.measures.alignment import Alignment
+from steer.measures.attention import attention_accuracy, is_colour
+from steer.measures.attribution import logit_attribution
+from steer.measures.measured import MEMORY, attribution_sites
+from steer.measures.structure import add_alignment
+from steer.models.batch import collate
+from steer.models.checkpoint import Checkpoint
+from steer.results.tally import POSITIONS, Tally, bootstrap_weights
+from steer.tasks.compositional.episode import Episode
+from steer.tasks.compositional.vocabulary import COLOURS, ID
+
+
+@dataclass
+class Page:
+    component: str
+    checkpoint: str
+    episodes: int
+    rows: list[dict[str, Any]]
+    alignment: dict[str, float] | None = None
+    left_out: list[str] = field(default_factory=list)
+
+
+@torch.no_grad()
+def component_page(checkpoint: Checkpoint, node: Node, episodes: Sequence[Episode], seed: int = 0) -> Page:
+    engine = Engine(checkpoint)
+    tallies = _tallies(node, len(episodes))
+    aligned = Alignment(len(episodes))
+    for part in engine.parts(episodes):
+        target = torch.from_numpy(collate([episodes[row] for row in part.rows]).target).to(engine.device)
+        values = engine.clean(part, _paths(engine, node))
+        if node.stack == "dec":
+            _add_contribution(engine, node, part, values, target, tallies)
+        if node.kind == "dec-cross":
+            found = attention_accuracy(site_value(engine.model, values, Site(node, "pattern")), part.prompt, target)
+            tallies["attention-accuracy"].put_tensors(part.rows, *found)
+            add_alignment(aligned, engine.model, node, part, values)
+    weights = bootstrap_weights(len(episodes), seed)
+    page = Page(str(node), checkpoint.name, len(episodes), [r for t in tallies.values() for r in t.table(weights)])
+    if node.kind == "dec-cross":
+        page.alignment = aligned.summary()
+    page.left_out = _left_out(node)
+    return page
+
+
+def _tallies(node: Node, episodes: int) -> dict[str, Tally]:
+    tallies: dict[str, Tally] = {}
+    if node.stack == "dec":
+        tallies["all"] = Tally(episodes, POSITIONS, measure="logit-attribution", token="all")
+        tallies |= {c: Tally(episodes, 1, measure="logit-attribution", token=c) for c in COLOURS}
+    if node.kind == "dec-cross":
+        tallies["attention-accuracy"] = Tally(episodes, POSITIONS, hits=True, measure="attention-accuracy", token="all")
+    return tallies
+
+
+def _paths(engine: Engine, node: Node) -> list[str]:
+    paths = [site.path for site in attribution_sites(engine.shape)] if node.stack == "dec" else []
+    if node.is_head:
+        paths.append(Site(node, "pattern").path)
+    return [*paths, MEMORY.path]
+
+
+def _add_contribution(
+    engine: Engine, node: Node, part: Part, values: Values, target: Tensor, tallies: dict[str, Tally]
+) -> None:
+    final = attribution_sites(engine.shape)[-1]
+    write = site_value(engine.model, values, Site(node, "out" if node.is_head else None))
+    share = logit_attribution(engine.model, {"it": write}, values[final.path], target)["it"].double()
+    tallies["all"].put_tensors(part.rows, share, is_colour(target))
+    for colour in COLOURS:
+        here = (target == ID[colour]).double()
+        total = here.sum(1, keepdim=True)
+        tallies[colour].put_tensors(part.rows, (share * here).sum(1, keepdim=True) / total.clamp(min=1), total)
+
+
+def _left_out(node: Node) -> list[str]:
+    notes = []
+    if node.stack == "enc":
+        notes.append(
+            "no logit contribution: it writes into the encoder's stream, which the logits do not read directly"
+        )
+    if node.kind != "dec-cross":
+        notes.append("no attention accuracy and no OV alignment: it does not attend from the decoder to the prompt")
+    if not node.is_head:
+        notes.append("no attention pattern: it is not a head")
+    return notes

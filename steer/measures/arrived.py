@@ -1,0 +1,52 @@
+"""Did anything arrive? What each measure's numbers are made of, held against the clean run, value by value.
+
+A recipe that cannot change what it measures is refused before it runs. Here is what only the data can tell: an ablation
+value that is the value itself, a counterpart that does not differ there, a step that is not counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from steer.anatomy.names import Site
+from steer.engine.engine import Part, Values
+from steer.measures.attention import is_colour
+from steer.measures.setting import Setting
+from steer.plan.plan import UNCHANGED
+from steer.recipe.schema import AttentionMeasure
+
+ROUNDING = 64  # times the number type's own: what summing a stream anew may change
+NOTHING_ARRIVED = "the same as in the clean run: nothing that was edited arrives here"
+
+
+class Arrived:
+    """The largest relative change that each condition makes to each measure."""
+
+    def __init__(self, setting: Setting, numbers: Sequence[Sequence[Site]], clean: str | None) -> None:
+        self.setting, self.numbers, self.clean = setting, numbers, clean
+        self.before: Values = {}  # the clean run of the batch at hand, which comes first
+        self.largest: dict[tuple[str, int], float] = {}
+
+    def add(self, part: Part, condition: str, values: Values, measures: Sequence[int]) -> None:
+        if condition == self.clean:
+            self.before = values
+            return
+        for number in measures:
+            change = max((self._change(part, values, site, number) for site in self.numbers[number]), default=0.0)
+            key = condition, number
+            self.largest[key] = max(self.largest.get(key, 0.0), change)
+
+    def _change(self, part: Part, values: Values, site: Site, number: int) -> float:
+        one, two = (self.setting.value(found, site) for found in (self.before, values))
+        measure = self.setting.recipe.measures[number]
+        if isinstance(measure, AttentionMeasure):  # only some of its steps count
+            counted = is_colour(self.setting.target(part, "answer"))
+            one, two = one[counted], two[counted]
+        limit = ROUNDING * torch.finfo(one.dtype).eps * float(one.abs().max())
+        return max(0.0, float((one - two).abs().max()) - limit)
+
+    def warning(self, condition: str, number: int) -> str:
+        moved = self.largest.get((condition, number), 1.0)
+        return NOTHING_ARRIVED if moved == 0.0 and condition != UNCHANGED else ""

@@ -1,0 +1,113 @@
+"""Measures that give a number for every episode and output position: attention, answers, logit attribution."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from steer.anatomy.names import Site
+from steer.engine.engine import Part, Values
+from steer.measures.answers import exact_match, exact_tokens, token_accuracy
+from steer.measures.attention import attention_accuracy, attention_mass, is_colour
+from steer.measures.attribution import CONSTANT, logit_attribution
+from steer.measures.measured import attribution_sites
+from steer.measures.setting import Details, Row, Setting, TallyBook, row_labels
+from steer.recipe.schema import AnswerMeasure, AttentionMeasure, AttributionMeasure
+from steer.results.tally import POSITIONS, Floats
+from steer.tasks.compositional.vocabulary import decode_answer
+
+EXAMPLES = 5  # answers that are kept to be read
+ATTENTION = {"attention-accuracy": attention_accuracy, "attention-mass": attention_mass}
+ANSWERS = {"exact-match": exact_match, "token-accuracy": token_accuracy}
+
+
+class Counted:
+    """Rows from tallies; nothing beyond them."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        self.book = TallyBook(len(setting.episodes))
+
+    def rows(self, weights: Floats) -> list[Row]:
+        return self.book.rows(weights)
+
+    def details(self) -> Details:
+        return {}
+
+
+class Attention(Counted):
+    def __init__(self, setting: Setting, measure: AttentionMeasure) -> None:
+        super().__init__(setting)
+        self.measure, self.heads = measure, setting.heads(measure.heads)
+
+    def add(self, part: Part, condition: str, values: Values) -> None:
+        target = self.setting.target(part, self.measure.against)
+        for head in self.heads:
+            pattern = self.setting.value(values, Site(head, "pattern"))  # B T S
+            hits, counted = ATTENTION[self.measure.name](pattern, part.prompt, target)
+            labels = row_labels(condition, self.measure.name, str(head), self.measure.against)
+            self.book.put(part, POSITIONS, hits, counted, self.measure.name == "attention-accuracy", **labels)
+
+
+class Attribution(Counted):
+    def __init__(self, setting: Setting, measure: AttributionMeasure) -> None:
+        super().__init__(setting)
+        shape = setting.engine.shape
+        self.measure = measure
+        self.components = [str(node) for text in measure.components for node in shape.expand_nodes(text)]
+        *self.writers, self.final = attribution_sites(shape)
+        self.clean: dict[int, Tensor] = {}  # part -> the clean run's final stream, whose scale the LayerNorm keeps
+
+    def add(self, part: Part, condition: str, values: Values) -> None:
+        target = self.setting.target(part, "answer")
+        writes = {
+            str(s.node): self.setting.value(values, Site(s.node, "out" if s.node.is_head else None))
+            for s in self.writers
+        }
+        stream = self.clean.setdefault(part.number, values[self.final.path])  # the clean condition comes first
+        shares = logit_attribution(self.setting.engine.model, writes, stream, target)
+        for component in dict.fromkeys((*self.components, CONSTANT)):
+            labels = row_labels(condition, self.measure.name, component, "answer")
+            self.book.put(part, POSITIONS, shares[component].double(), is_colour(target), False, **labels)
+
+
+class Answers(Counted):
+    def __init__(self, setting: Setting, measure: AnswerMeasure) -> None:
+        super().__init__(setting)
+        self.measure = measure
+        self.examples: list[dict[str, Any]] = []
+
+    def add(self, part: Part, condition: str, values: Values) -> None:
+        if self.measure.decoding == "forced":
+            target = self.setting.target(part, self.measure.against)
+            self._put(part, condition, *ANSWERS[self.measure.name](values["logits"], target))
+
+    def add_written(self, part: Part, condition: str, written: Tensor) -> None:
+        """Answers that the model wrote itself, with the condition's interventions on."""
+        against = self.measure.against
+        self._remember(part, condition, written)
+        names = ("answer", "counterfactual") if against == "neither" else (against,)
+        held = [exact_tokens(written, self.setting.target(part, name)) for name in names]
+        hits = sum((right for right, _ in held), start=torch.zeros_like(held[0][0]))
+        self._put(part, condition, 1 - hits if against == "neither" else hits, held[0][1])
+
+    def _remember(self, part: Part, condition: str, written: Tensor) -> None:
+        """The first few answers, to be read; once, where several measures are of the same answers."""
+        if self.measure.against != "counterfactual":
+            return
+        for place, row in enumerate(part.rows):
+            if row < EXAMPLES:
+                said = decode_answer(written[place].tolist())
+                episodes = {name: list(some[row].answer) for name, some in self.setting.answers.items()}
+                told = {"condition": condition, "prompt": str(self.setting.episodes[row]), "written": list(said)}
+                self.examples.append(told | episodes)
+
+    def details(self) -> Details:
+        return {"examples": self.examples} if self.examples else {}
+
+    def _put(self, part: Part, condition: str, values: Tensor, counted: Tensor) -> None:
+        positions = 1 if self.measure.name == "exact-match" else POSITIONS + 1  # EOS is a step too
+        labels = row_labels(condition, self.measure.name, "", self.measure.against, self.measure.decoding)
+        self.book.put(part, positions, values, counted, True, **labels)

@@ -1,0 +1,149 @@
+"""Measures of structure: attention patterns on one episode, OV alignment, and labels in activations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steer.anatomy.names import Node, Site
+from steer.base.errors import SteerError
+from steer.engine.engine import Part, Values
+from steer.engine.values import attention
+from steer.experiments.attend import axis_tokens
+from steer.measures.alignment import Alignment
+from steer.measures.attention import is_colour
+from steer.measures.attribution import ov_alignment
+from steer.measures.measured import MEMORY
+from steer.measures.representation import Floats, explained, principal_components
+from steer.measures.setting import Details, Row, Setting, row_labels
+from steer.models.plain.transformer import Transformer
+from steer.recipe.schema import AlignmentMeasure, PatternMeasure, RSquaredMeasure
+from steer.tasks.compositional.labels import labelled_tokens, ordinal
+
+SHOWN = 600  # points of a scatter plot, at most
+
+
+class Patterns:
+    def __init__(self, setting: Setting, measure: PatternMeasure) -> None:
+        count = len(setting.episodes)
+        if measure.episode >= count:
+            raise SteerError(f"measures: attention-pattern asks for episode {measure.episode} of {count}, from 0")
+        self.setting, self.heads, self.number = setting, setting.heads(measure.heads), measure.episode
+        self.found: list[dict[str, Any]] = []
+
+    def add(self, part: Part, condition: str, values: Values) -> None:
+        if self.number not in part.rows:
+            return
+        row, episode = part.rows.index(self.number), self.setting.episodes[self.number]
+        for head in self.heads:
+            queries, keys = axis_tokens(head, episode, episode.answer)
+            weights = self.setting.value(values, Site(head, "pattern"))[row, : len(queries), : len(keys)]
+            told: dict[str, Any] = {"condition": condition, "head": str(head), "episode": str(episode)}
+            told["answer"] = list(episode.answer)
+            roles = [role for role, players in self.setting.engine.shape.roles if head in players]
+            told |= {"roles": roles, "queries": list(queries), "keys": list(keys)}
+            self.found.append(told | {"weights": [[round(w, 4) for w in line] for line in weights.tolist()]})
+
+    def rows(self, weights: Floats) -> list[Row]:
+        return []
+
+    def details(self) -> Details:
+        return {"patterns": self.found}
+
+
+class Alignments:
+    def __init__(self, setting: Setting, measure: AlignmentMeasure) -> None:
+        self.setting, self.heads = setting, setting.heads(measure.heads)
+        self.found: dict[tuple[str, Node], Alignment] = {}
+
+    def add(self, part: Part, condition: str, values: Values) -> None:
+        for head in self.heads:
+            found = self.found.setdefault((condition, head), Alignment(len(self.setting.episodes)))
+            add_alignment(found, self.setting.engine.model, head, part, values)
+
+    def rows(self, weights: Floats) -> list[Row]:
+        rows = []
+        for (condition, head), found in self.found.items():
+            for measure, against, tally in found.tallies():
+                tally.labels = row_labels(condition, measure, str(head), against)
+                rows += tally.table(weights)
+        return rows
+
+    def details(self) -> Details:
+        told = [
+            {"condition": condition, "head": str(head)} | found.summary() | found.histogram()
+            for (condition, head), found in self.found.items()
+        ]
+        return {"alignments": told}
+
+
+def add_alignment(found: Alignment, model: Transformer, head: Node, part: Part, values: Values) -> None:
+    """What a head would copy from the colour tokens of a batch, against the unembedding."""
+    colours = is_colour(part.prompt)  # B S
+    memory, tokens = values[MEMORY.path][colours], part.prompt[colours]
+    own, other = ov_alignment(model, attention(model, head), head.head or 0, memory, tokens)
+    owners = np.asarray(part.rows)[colours.nonzero()[:, 0].cpu().numpy()]
+    found.add(owners, own.double().cpu().numpy(), other.double().cpu().numpy())
+
+
+class Represented:
+    """Activations at labelled tokens."""
+
+    def __init__(self, setting: Setting, measure: RSquaredMeasure) -> None:
+        self.setting, self.measure = setting, measure
+        self.site = setting.engine.shape.site(measure.site)
+        self.places = [labelled_tokens(e, measure.label, measure.tokens) for e in setting.episodes]
+        if not any(self.places):
+            raise SteerError(f"measures: r-squared of {self.site}: these episodes have no {measure.tokens} to label")
+        self.values: dict[str, list[Floats]] = {}
+        self.keys: dict[str, list[tuple[int, int]]] = {}  # (label, episode) of each point
+
+    def add(self, part: Part, condition: str, values: Values) -> None:
+        points = [(n, row, place, label) for n, row in enumerate(part.rows) for place, label in self.places[row]]
+        if not points:
+            return
+        whole = self.setting.value(values, self.site)  # B T D
+        taken = whole[[n for n, _, _, _ in points], [place for _, _, place, _ in points]]
+        self.values.setdefault(condition, []).append(taken.double().cpu().numpy())
+        self.keys.setdefault(condition, []).extend((label, row) for _, row, _, label in points)
+
+    def points(self, condition: str) -> tuple[Floats, NDArray[np.int64], NDArray[np.int64]]:
+        """Activations, labels and episodes, in the order of the episodes (batches come by length)."""
+        values, keys = np.concatenate(self.values[condition]), np.array(self.keys[condition])
+        order = np.argsort(keys[:, 1], kind="stable")
+        return values[order], keys[order, 0], keys[order, 1]
+
+    def rows(self, weights: Floats) -> list[Row]:
+        rows = []
+        for condition in self.values:
+            found = explained(*self.points(condition), seed=self.setting.recipe.seed)
+            labels = row_labels(condition, self.measure.name, str(self.site), self.measure.label)
+            numbers = {"position": "all", "value": found.r2, "low": found.low, "high": found.high}
+            counts = {"counted": found.points, "episodes": len(self.setting.episodes)}
+            row = {**labels, **numbers, **counts, "null": found.null, "tokens": self.measure.tokens}
+            rows.append(row | ({"warning": found.warning} if found.warning else {}))
+        return rows
+
+    def details(self) -> Details:
+        return {"points": [self._scatter(condition) for condition in self.values]}
+
+    def _scatter(self, condition: str) -> dict[str, Any]:
+        values, labels, _ = self.points(condition)
+        plane, shares = principal_components(values)
+        rng = np.random.default_rng(self.setting.recipe.seed)
+        shown = np.sort(rng.permutation(len(labels))[:SHOWN])
+        centres = {ordinal(label): _short(plane[labels == label].mean(0)) for label in np.unique(labels).tolist()}
+        told: dict[str, Any] = {"condition": condition, "site": str(self.site), "label": self.measure.label}
+        told |= {"tokens": self.measure.tokens, "variance": _short(shares), "centres": centres}
+        return told | {
+            "x": _short(plane[shown, 0]),
+            "y": _short(plane[shown, 1]),
+            "labels": [ordinal(label) for label in labels[shown].tolist()],
+        }
+
+
+def _short(numbers: Floats) -> list[float]:
+    """Four digits: what a picture shows, in a file that stays small."""
+    return [float(f"{number:.4g}") for number in numbers.tolist()]

@@ -1,0 +1,126 @@
+"""Checkpoints: a folder with `model.safetensors` (weights) and `checkpoint.json` (everything else).
+
+Nothing is pickled. Reading checks the vocabulary and the names and shapes of all tensors, and gathers every fault
+before it says no. Shipped checkpoints are found by name, others by path.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from steer.anatomy.names import Shape
+from steer.base.errors import CheckpointError
+from steer.base.files import open_file, write_atomically
+from steer.base.shipped import RECORD, locate
+from steer.models.header import read_header
+from steer.models.plain.config import ModelConfig
+from steer.models.plain.transformer import Transformer
+from steer.models.record import Record, read_record
+from steer.results.circuit import Circuit, read_circuit, with_roles
+
+__all__ = ["Checkpoint", "Record", "check_tensors", "load_checkpoint", "read_record", "save_checkpoint"]
+WEIGHTS = "model.safetensors"
+SHOWN = 8  # faults of one kind spelled out before the rest are only counted
+
+
+class Checkpoint:
+    """A model ready to be studied, with its record."""
+
+    def __init__(self, model: Transformer, record: Record, name: str, circuit: Circuit | None = None) -> None:
+        self.model = model.eval()
+        self.record = record
+        self.name = name
+        self.circuit = circuit
+
+    @cached_property
+    def shape(self) -> Shape:
+        return with_roles(self.record.shape, self.circuit, Path(self.name))
+
+
+def load_checkpoint(
+    name: str, device: str = "cpu", dtype: torch.dtype = torch.float32, circuit: bool = True
+) -> Checkpoint:
+    """The model and, unless it is not asked for, the circuit that is known of it."""
+    folder = locate(name)
+    record = read_record(folder)
+    path = folder / WEIGHTS
+    data = read_weights(path, record.config)
+    try:
+        tensors = load(data)
+    except (SafetensorError, KeyError, ValueError) as error:
+        raise CheckpointError(f"{path}: cannot be read as safetensors ({error})") from error
+    model = Transformer(record.config)
+    check_tensors(tensors, model.state_dict(), str(path))
+    if hashlib.sha256(data).hexdigest() != record.weights_sha256:
+        raise CheckpointError(f"{path}: these are not the weights that {RECORD} describes (their SHA-256 differs)")
+    model.load_state_dict(tensors)
+    model.requires_grad_(False)
+    known = read_circuit(folder, record.weights_sha256) if circuit else None
+    with_roles(record.shape, known, folder)  # a head that is not there is named now
+    return Checkpoint(model.to(device=device, dtype=dtype), record, folder.resolve().name, known)
+
+
+def read_weights(path: Path, config: ModelConfig) -> bytes:
+    """The file's bytes, once its header names the tensors of such a model and its length fits them.
+
+    Nothing large is read or built before: what the model would have is asked of one without values.
+    """
+    with torch.device("meta"):
+        expected = Transformer(config).state_dict()
+    with open_file(path, CheckpointError) as file:
+        found, length = read_header(file, str(path))
+        _compare(found, _described(expected), str(path))
+        size = os.fstat(file.fileno()).st_size
+        wanted = length + sum(tensor.nbytes for tensor in expected.values())
+        if size != wanted:
+            raise CheckpointError(f"{path}: cannot be read as safetensors ({size:,} bytes, its header says {wanted:,})")
+        file.seek(0)
+        return file.read()
+
+
+def check_tensors(found: dict[str, Tensor], expected: dict[str, Tensor], place: str) -> None:
+    """Every tensor there, none more, each of its shape and kind, all finite; else one error with all that is wrong."""
+    _compare(_described(found), _described(expected), place)
+    broken = sorted(name for name, tensor in found.items() if not tensor.isfinite().all())
+    if broken:
+        raise CheckpointError(f"{place}: NaN or infinity in {_some(broken)}")
+
+
+def _compare(found: dict[str, str], expected: dict[str, str], place: str) -> None:
+    """Both are descriptions by name."""
+    missing, extra = sorted(expected.keys() - found.keys()), sorted(found.keys() - expected.keys())
+    wrong = [
+        f"{name} is {found[name]}, expected {expected[name]}"
+        for name in sorted(expected.keys() & found.keys())
+        if found[name] != expected[name]
+    ]
+    kinds = (("missing tensors", missing), ("unexpected tensors", extra), ("wrong tensors", wrong))
+    faults = [f"{place}: {len(names)} {kind}: {_some(names)}" for kind, names in kinds if names]
+    if faults:
+        raise CheckpointError(*faults)
+
+
+def save_checkpoint(folder: Path, model: Transformer, record: Record) -> None:
+    """Weights first, record last: until the record is replaced the old one still says what it said."""
+    data = save({name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()})
+    record = record.model_copy(update={"weights_sha256": hashlib.sha256(data).hexdigest()})
+    write_atomically(folder / WEIGHTS, data)
+    write_atomically(folder / RECORD, record.model_dump_json(indent=1) + "\n")
+
+
+def _described(tensors: dict[str, Tensor]) -> dict[str, str]:
+    """Each tensor's kind and shape: `float32[20, 16]`."""
+    return {name: f"{str(t.dtype).removeprefix('torch.')}{list(t.shape)}" for name, t in tensors.items()}
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more

@@ -1,0 +1,27 @@
+"""The header of a safetensors file: what it holds, known before any of it is loaded."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, BinaryIO
+
+from steer.base.errors import CheckpointError
+
+MAX_BYTES = 10_000_000
+DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}  # others go by their own name
+
+
+def read_header(file: BinaryIO, place: str) -> tuple[dict[str, str], int]:
+    """Kind and shape of each tensor by name (`float32[20, 16]`), and the place where their values begin."""
+    length = int.from_bytes(file.read(8), "little")
+    try:
+        if length > MAX_BYTES:
+            raise ValueError
+        told = json.loads(file.read(length).decode())
+        return {name: _describe(told[name]) for name in told if name != "__metadata__"}, 8 + length
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
+        raise CheckpointError(f"{place}: cannot be read as safetensors (it does not begin with a header)") from error
+
+
+def _describe(told: dict[str, Any]) -> str:
+    return f"{DTYPES.get(told['dtype'], told['dtype'])}{[int(size) for size in told['shape']]}"

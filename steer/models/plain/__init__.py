@@ -1,0 +1,1 @@
+"""The encoder-decoder of the paper, in plain PyTorch."""

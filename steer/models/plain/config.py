@@ -1,0 +1,44 @@
+"""The sizes of a model: pure data, no torch, so that recipes can be checked without loading one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from pydantic import ConfigDict, Field, model_validator
+from typing_extensions import Self
+
+from steer.tasks.compositional.vocabulary import TOKENS
+
+Size = Annotated[int, Field(ge=1, le=4096)]
+MOST = 500_000_000  # weights: beyond, sizes are taken for a mistake
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The defaults are the paper's appendix. `position_scale` multiplies the sinusoids (1 is the standard table)."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    encoder_layers: Annotated[int, Field(ge=1, le=32)] = 2
+    decoder_layers: Annotated[int, Field(ge=1, le=32)] = 2
+    heads: Annotated[int, Field(ge=1, le=64)] = 8
+    d_model: Annotated[int, Field(ge=2, le=4096, multiple_of=2)] = 128
+    d_head: Size = 16
+    d_ff: Size = 512
+    dropout: Annotated[float, Field(ge=0, le=0.9)] = 0.1
+    position_scale: Annotated[float, Field(gt=0, le=1_000)] = 1.0
+    max_length: Size = 64
+    vocabulary: Annotated[int, Field(ge=len(TOKENS), le=len(TOKENS))] = len(TOKENS)
+
+    @property
+    def weights(self) -> int:
+        """How many numbers the matrices of all layers hold."""
+        attention, mlp = 4 * self.heads * self.d_head * self.d_model, 2 * self.d_ff * self.d_model
+        return self.encoder_layers * (attention + mlp) + self.decoder_layers * (2 * attention + mlp)
+
+    @model_validator(mode="after")
+    def _of_a_size_that_fits(self) -> Self:
+        if self.weights > MOST:
+            raise ValueError(f"these sizes make {self.weights:,} weights; at most {MOST:,} are allowed")
+        return self

@@ -1,0 +1,65 @@
+"""A checkpoint's record: `checkpoint.json`, which says everything about the weights beside it.
+
+No torch here: a recipe is checked against the record alone. Sizes are bounded before anything is built by them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from steer.anatomy.names import Shape
+from steer.base.errors import CheckpointError
+from steer.base.files import read_text
+from steer.base.shipped import RECORD
+from steer.base.version import __version__
+from steer.models.plain.config import ModelConfig
+from steer.tasks.compositional.vocabulary import TOKENS
+
+MAX_BYTES = 20_000_000
+
+
+class Record(BaseModel):
+    """What `checkpoint.json` says about the weights beside it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    format: Literal[1] = 1
+    description: str = ""
+    config: ModelConfig
+    vocabulary: tuple[str, ...] = TOKENS
+    seed: int
+    protocol: dict[str, Any]  # as resolved, so that a run can be repeated from its checkpoint
+    history: list[dict[str, Any]]  # one entry for each epoch
+    accuracy: dict[str, Any] | None = None  # exact match on the held-out episodes
+    weights_sha256: Annotated[str, Field(pattern="^([0-9a-f]{64})?$")] = ""
+    version: str = __version__
+
+    @property
+    def shape(self) -> Shape:
+        return Shape(self.config.encoder_layers, self.config.decoder_layers, self.config.heads)
+
+    @property
+    def data_seed(self) -> int:
+        """The seed of the episodes that this model was trained and held out on."""
+        seed = self.protocol.get("data_seed", 0)
+        if not isinstance(seed, int) or not 0 <= seed < 2**63:
+            raise CheckpointError(f"{RECORD}: protocol.data_seed must be a whole number from 0, not {seed!r:.40}")
+        return seed
+
+
+def read_record(folder: Path) -> Record:
+    path = folder / RECORD
+    try:
+        record = Record.model_validate_json(read_text(path, MAX_BYTES, CheckpointError))
+    except ValidationError as error:
+        faults = [
+            f"{path}: {'.'.join(map(str, e['loc'])) or 'file'}: {e['msg'].removeprefix('Value error, ')}"
+            for e in error.errors()
+        ]
+        raise CheckpointError(*faults) from error
+    if record.vocabulary != TOKENS:
+        raise CheckpointError(f"{path}: was trained on another vocabulary: {' '.join(record.vocabulary):.200}")
+    return record

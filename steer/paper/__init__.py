@@ -1,0 +1,1 @@
+"""The paper's claims, the rules that judge them, and their reproduction."""

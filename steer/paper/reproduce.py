@@ -1,0 +1,127 @@
+"""Every figure and claim of the paper on one checkpoint: recipes in, a folder of figures and a table of claims out.
+
+All recipes share one engine, and with it the clean run of those that look at the same episodes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from steer.anatomy.names import Shape
+from steer.base.errors import SteerError
+from steer.base.files import write_atomically
+from steer.base.shipped import RECIPES
+from steer.drawing.page import write_index
+from steer.experiments.many import Outcome, run_loaded
+from steer.paper.claims import hold_all
+from steer.paper.verdicts import FULL, QUICK
+from steer.recipe.load import Loaded, load_recipe
+from steer.recipe.schema import Compare, Measure, RSquaredMeasure
+
+if TYPE_CHECKING:
+    from steer.models.checkpoint import Checkpoint
+
+Advance = Callable[[float, str], None]
+
+
+@dataclass
+class Reproduction:
+    checkpoint: str
+    outcomes: list[Outcome]
+    claims: list[dict[str, Any]]
+    index: Path
+
+
+def paper_recipes() -> list[Path]:
+    return [*sorted((RECIPES / "paper").glob("*.yaml")), RECIPES / "swap_index.yaml"]
+
+
+def reproduce(
+    checkpoint: Checkpoint, out: Path, advance: Advance, episodes: int | None = None, force: bool = False
+) -> Reproduction:
+    """Run them all, each on as many episodes as it says, or on so many at most."""
+    from steer.engine.engine import Engine
+
+    engine, paths = Engine(checkpoint), paper_recipes()
+    outcomes: list[Outcome] = []
+    missing: dict[str, str] = {}
+    for number, path in enumerate(paths):
+
+        def tell(done: float, number: int = number, name: str = path.stem) -> None:
+            advance((number + done) / len(paths), name)
+
+        tell(0)
+        try:
+            loaded, lost = fit(load_recipe(str(path)), checkpoint, episodes)
+        except SteerError as error:  # a role that this checkpoint lacks: the table says so
+            lost = tuple(dict.fromkeys(fault.split(": ", 1)[-1] for fault in error.faults))
+            outcomes.append(Outcome(path.stem, faults=lost))
+        else:
+            outcomes.append(run_loaded(loaded, checkpoint, out / path.stem, force, tell, engine))
+        missing[path.stem] = "; ".join(lost)
+    cast: dict[str, list[str]] = {role: [str(node) for node in players] for role, players in checkpoint.shape.roles}
+    results = {outcome.name: outcome.result for outcome in outcomes if outcome.result is not None}
+    status = FULL if episodes is None else f"{QUICK}: {episodes:,} episodes at most for each recipe"
+    claims = [claim | {"status": status} for claim in hold_all(results, cast, missing)]
+    found = Reproduction(checkpoint.name, outcomes, claims, out / "index.html")
+    write_tables(found, out)
+    return found
+
+
+def write_tables(found: Reproduction, out: Path) -> None:
+    import pandas as pd
+
+    write_atomically(out / "claims.csv", pd.DataFrame(found.claims).to_csv(index=False))
+    told = {"checkpoint": found.checkpoint, "claims": found.claims}
+    write_atomically(out / "claims.json", json.dumps(told, indent=1) + "\n")
+    write_index(found.checkpoint, found.claims, found.outcomes, found.index)
+
+
+def fit(loaded: Loaded, checkpoint: Checkpoint, episodes: int | None = None) -> tuple[Loaded, tuple[str, ...]]:
+    """A recipe for this checkpoint, checked; and what is left out of it because no head plays the role."""
+    fitted, lost = without_missing_roles(loaded, checkpoint.shape)
+    changes: dict[str, Any] = {"checkpoint": checkpoint.name}
+    if episodes is not None:
+        wanted = fitted.recipe.episodes
+        changes["episodes"] = wanted.model_copy(update={"count": min(episodes, wanted.count)})
+    fitted = replace(fitted, recipe=fitted.recipe.model_copy(update=changes))
+    fitted.plan(checkpoint.shape)
+    return fitted, lost
+
+
+def without_missing_roles(loaded: Loaded, shape: Shape) -> tuple[Loaded, tuple[str, ...]]:
+    """The recipe without the conditions and measures whose role no head of this checkpoint plays; and why."""
+    recipe = loaded.recipe
+    lost: list[str] = []
+
+    def there(name: str) -> bool:
+        try:
+            shape.expand_heads(name.partition(".")[0].replace(":any", ":all")) if name.startswith("$") else None
+        except SteerError as error:
+            lost.extend(error.faults)
+            return False
+        return True
+
+    measures = [_measure(measure, there) for measure in recipe.measures]
+    changes: dict[str, Any] = {"measures": tuple(measure for measure in measures if measure is not None)}
+    if isinstance(recipe, Compare):
+        kept = [c for c in recipe.conditions if all(map(there, (*c.ablate, *c.keep, *c.among)))]
+        changes["conditions"] = tuple(kept)
+    if not changes["measures"] or changes.get("conditions") == ():
+        raise SteerError(*dict.fromkeys(lost))
+    return replace(loaded, recipe=recipe.model_copy(update=changes)), tuple(dict.fromkeys(lost))
+
+
+def _measure(measure: Measure, there: Callable[[str], bool]) -> Measure | None:
+    """A measure with the heads that are there; None without any."""
+    if isinstance(measure, RSquaredMeasure):
+        return measure if there(measure.site) else None
+    heads = getattr(measure, "heads", None)
+    if heads is None:
+        return measure
+    kept = tuple(name for name in heads if there(name))
+    return measure.model_copy(update={"heads": kept}) if kept else None

@@ -1,0 +1,1 @@
+"""An experiment as data, between recipe and engine."""

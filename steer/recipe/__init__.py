@@ -1,0 +1,1 @@
+"""Recipes: what a file may say, and the plan that it means."""

@@ -1,0 +1,86 @@
+"""Recipes by path or by shipped name, checked against the schema and against the model they name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from steer.anatomy.names import Shape
+from steer.anatomy.resolve import Key, LoweringError, name_faults
+from steer.base.errors import ConfigError, SteerError, unknown
+from steer.base.files import is_there
+from steer.base.shipped import DEFAULT, RECIPES, recipe_names
+from steer.base.yaml import Document, check_as, override, read
+from steer.plan.plan import Plan
+from steer.plan.text import shape_of
+from steer.recipe.lower import lower
+from steer.recipe.schema import RECIPE, Recipe
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A recipe with the file it came from, so that a later fault can still be placed."""
+
+    name: str
+    recipe: Recipe
+    document: Document
+    changes: tuple[str, ...] = ()  # `key=value`, as given on the command line
+
+    def plan(self, shape: Shape) -> Plan:
+        try:
+            return lower(self.recipe, shape)
+        except LoweringError as error:
+            raise ConfigError(*(f"{self._place(key)}: {text}" for key, text in error.placed)) from error
+
+    def _place(self, key: Key) -> str:
+        """Where a key stands in the file; of a recipe that came from no file, the key itself."""
+        place = self.document.place(key)
+        return place if place != self.document.name else f"{place}: {'.'.join(map(str, key))}"
+
+
+def find(name: str) -> Path:
+    """A recipe's file: a path, or a shipped recipe's name."""
+    for path in (Path(name), RECIPES / f"{name}.yaml"):
+        if is_there(path) and path.is_file():
+            return path
+    raise ConfigError(f"{unknown('recipe', name, recipe_names())} (or give the path of a YAML file)")
+
+
+def load_recipe(name: str, *changes: str) -> Loaded:
+    """A recipe by path or shipped name, with `key=value` changes."""
+    path = find(name)
+    document = override(read(path), changes)
+    try:
+        recipe = check_as(document, RECIPE, Recipe)
+    except ConfigError as error:  # the names may be at fault too: all is reported at once
+        raise ConfigError(*error.faults, *_name_faults(document)) from error
+    return Loaded(path.stem, recipe, document, changes)
+
+
+def _name_faults(document: Document) -> list[str]:
+    named = document.data.get("checkpoint", DEFAULT) if isinstance(document.data, dict) else DEFAULT
+    try:
+        shape = shape_of(str(named))
+    except SteerError:
+        return []
+    return [f"{document.place(key)}: {text}" for key, text in name_faults(document.data, shape)]
+
+
+def gather(names: Sequence[str]) -> tuple[list[Path], dict[str, tuple[str, ...]]]:
+    """The recipe files that names, paths and folders stand for, each once; and what is wrong with other names."""
+    found: list[Path] = []
+    missing: dict[str, tuple[str, ...]] = {}
+    for name in names:
+        try:
+            found += _folder(Path(name)) if is_there(name) and Path(name).is_dir() else [find(name)]
+        except ConfigError as error:
+            missing[name] = error.faults
+    return list(dict.fromkeys(found)), missing
+
+
+def _folder(path: Path) -> list[Path]:
+    inside = sorted(path.rglob("*.yaml"))
+    if not inside:
+        raise ConfigError(f"{path}: holds no recipes (*.yaml)")
+    return inside

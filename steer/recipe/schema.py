@@ -1,0 +1,285 @@
+"""What a recipe may say: one closed schema, a class for each kind of experiment.
+
+Unknown keys are refused, every choice is spelled out, and no value names Python code. `steer schema` prints this as
+JSON Schema for editors. Whether the names in a recipe exist in a given model is checked later, by `lower`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, model_validator
+from typing_extensions import Self
+
+from steer.base.shipped import DEFAULT
+from steer.base.yaml import AT_LEAST_ONE, Strict
+from steer.plan.plan import ENDS
+from steer.tasks.compositional.counterparts import Variable
+from steer.tasks.compositional.splits import SplitName
+
+
+def _listed(value: object) -> object:
+    """One name may be written without brackets."""
+    return [value] if isinstance(value, str) else value
+
+
+def _from_least_to_most(ends: tuple[int, int] | None) -> tuple[int, int] | None:
+    if ends and not 1 <= ends[0] <= ends[1]:
+        raise ValueError("must be [least, most], from 1")
+    return ends
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_listed, json_schema_input_type=str | list[str])]
+SomeNames = Annotated[tuple[str, ...], AT_LEAST_ONE, BeforeValidator(_listed, json_schema_input_type=str | list[str])]
+
+
+class Episodes(Strict):
+    """Which episodes are shown to the model."""
+
+    split: Annotated[
+        SplitName | Literal["strict", "long"],
+        Field(description="strict: questions that must be composed; long: with ten demonstrations (see `steer eval`)"),
+    ] = "test"
+    count: Annotated[int, Field(ge=1, le=10_000, description="how many, at most")] = 2_000
+    seed: Annotated[int, Field(ge=0, description="chooses among those that match, when there are more than count")] = 0
+    arity: Annotated[Literal[1, 2] | None, Field(description="only questions of so many arguments")] = None
+    length: Annotated[
+        tuple[int, int] | None,
+        AfterValidator(_from_least_to_most),
+        Field(description="only answers of so many colours, [least, most]"),
+    ] = None
+    functions: Annotated[
+        tuple[int, int] | None,
+        AfterValidator(_from_least_to_most),
+        Field(description="only supports of so many functions, [least, most]"),
+    ] = None
+    overlap: Annotated[
+        bool | None, Field(description="only questions that share an argument with a demonstration, or that share none")
+    ] = None
+    repeated: Annotated[bool | None, Field(description="only questions with one argument twice, or with two")] = None
+
+
+class Ablation(Strict):
+    """What stands in for a value that is ablated."""
+
+    value: Literal["mean", "zero", "resample"] = "mean"
+    over: Annotated[
+        Literal["position", "token"], Field(description="mean at each position, or one mean over all tokens")
+    ] = "position"
+    reference: Annotated[
+        Literal["episodes"] | SplitName, Field(description="episodes that give the mean: the recipe's own, or a split")
+    ] = "episodes"
+
+    @model_validator(mode="after")
+    def _from_its_own(self) -> Self:
+        if self.value == "resample" and self.reference != "episodes":
+            raise ValueError("resample takes values of the recipe's own episodes (reference: episodes)")
+        return self
+
+
+class AttentionMeasure(Strict):
+    """`accuracy`: the most attended token is the right next one. `mass`: how much attention right tokens get."""
+
+    name: Literal["attention-accuracy", "attention-mass"]
+    heads: Annotated[SomeNames, Field(description="heads to measure")]
+    against: Annotated[
+        Literal["answer", "counterfactual"], Field(description="the right answer, or Algorithm 1's under the swap")
+    ] = "answer"
+
+
+class AnswerMeasure(Strict):
+    """`exact-match`: the whole answer is right. `token-accuracy`: each next token is, given those before it."""
+
+    name: Literal["exact-match", "token-accuracy"]
+    against: Annotated[
+        Literal["answer", "counterfactual", "neither"], Field(description="neither: any answer but those two")
+    ] = "answer"
+    decoding: Annotated[
+        Literal["greedy", "forced"], Field(description="the model's own tokens are fed back, or the right ones")
+    ] = "forced"
+
+
+class AttributionMeasure(Strict):
+    """How much of the right token's logit (above the mean colour's) each decoder component writes."""
+
+    name: Literal["logit-attribution"]
+    components: Annotated[SomeNames, Field(description="decoder heads, MLPs, embeddings; globs allowed")] = ("dec*",)
+    against: Literal["answer"] = "answer"
+
+
+class RSquaredMeasure(Strict):
+    """How much of an activation's variance a label explains, with its first two principal components."""
+
+    name: Literal["r-squared"]
+    site: Annotated[str, Field(description="whose activations: a head's port, a stream, an MLP")]
+    label: Literal["index-in-question", "relative-index"]
+    tokens: Annotated[
+        Literal["symbols", "colours", "steps"],
+        Field(description="of assignments (A = red) whose symbol is asked about: A or red; or the decoder's steps"),
+    ]
+    against: Literal["answer"] = "answer"
+
+
+class PatternMeasure(Strict):
+    """Attention from token to token on one episode."""
+
+    name: Literal["attention-pattern"]
+    heads: Annotated[SomeNames, Field(description="heads to show")]
+    episode: Annotated[int, Field(ge=0, description="which of the recipe's episodes, from 0")] = 0
+    against: Literal["answer"] = "answer"
+
+
+class AlignmentMeasure(Strict):
+    """What a head would copy from a colour token, times the unembedding rows of that colour and of the others."""
+
+    name: Literal["ov-alignment"]
+    heads: Annotated[SomeNames, Field(description="dec-cross heads to measure")]
+    against: Literal["answer"] = "answer"
+
+
+Measure: TypeAlias = Annotated[
+    AttentionMeasure | AnswerMeasure | AttributionMeasure | RSquaredMeasure | PatternMeasure | AlignmentMeasure,
+    Field(discriminator="name"),
+]
+FigureName: TypeAlias = Literal["bars", "positions", "scatter", "patterns", "histogram", "rates", "none"]
+Figures = Annotated[
+    tuple[FigureName, ...],
+    AT_LEAST_ONE,
+    Field(description="one figure, or several"),
+    BeforeValidator(_listed, json_schema_input_type=FigureName | list[FigureName]),
+]
+
+
+class Common(Strict):
+    description: str = ""
+    checkpoint: Annotated[str, Field(description="a shipped checkpoint by name, or a folder")] = DEFAULT
+    episodes: Episodes = Episodes()
+    ablation: Ablation = Ablation()
+    freeze: Annotated[Names, Field(description="sites held at their clean values")] = ()
+    places: Annotated[
+        tuple[Annotated[int, Field(ge=1, le=4096)], ...],
+        Field(description="edit only these places of the sequence, counted from 1 (default: all of them)"),
+    ] = ()
+    measures: Annotated[tuple[Measure, ...], AT_LEAST_ONE]
+    # Not `save`: whoever imported nnsight first has an attribute of that name on every object, a default to pydantic.
+    tensors: Annotated[Names, Field(description="sites whose values are written to tensors.safetensors")] = ()
+    seed: Annotated[int, Field(ge=0, description="of resampling and of the intervals")] = 0
+    figure: Figures = ("bars",)
+
+
+class KeepOnlyOne(Common):
+    """All direct sources of the target are ablated but one: is that one sufficient?"""
+
+    kind: Literal["keep-only-one"]
+    target: Annotated[SomeNames, Field(description="a head's q, k or v")]
+    sources: Annotated[SomeNames, Field(description="heads, MLPs, embeddings; globs allowed")]
+
+
+class AblateOnlyOne(Common):
+    """One direct source of the target is ablated: is it necessary?"""
+
+    kind: Literal["ablate-only-one"]
+    target: Annotated[SomeNames, Field(description="a head's q, k or v")]
+    sources: Annotated[SomeNames, Field(description="heads, MLPs, embeddings; globs allowed")]
+
+
+class ChainedPatch(Common):
+    """source -> chain[0] -> chain[1] …: what reaches the last port through this chain alone."""
+
+    kind: Literal["chained-patch"]
+    sources: Annotated[SomeNames, Field(description="swept at the chain's start; globs allowed")]
+    chain: Annotated[tuple[str, ...], Field(min_length=1, description="ports, in order: each head feeds the next port")]
+    mode: Literal["keep-only-one", "ablate-only-one"] = "keep-only-one"
+    others: Annotated[
+        Literal["ablated", "clean"], Field(description="the other direct paths into the later ports of the chain")
+    ] = "ablated"
+
+
+class PositionSwap(Common):
+    """Two question tokens exchange their position embeddings, as seen by these ports alone."""
+
+    kind: Literal["position-swap"]
+    ports: Annotated[SomeNames, Field(description="a head's q, k or v; globs allowed for the head")]
+    tokens: Annotated[tuple[int, int], Field(description="places in the question, counted from 1")] = (1, 3)
+
+
+class SteeredSet(Strict):
+    """Sites that are changed together."""
+
+    name: Annotated[str, Field(min_length=1)]
+    sites: SomeNames
+
+
+class Steer(Common):
+    """One variable of Algorithm 1 is changed at some sites: does the answer become the one that the algorithm gives?
+
+    `counterpart`: the sites take their values from the run on a prompt that differs in this variable alone.
+    `positions`: the two arguments' position embeddings are exchanged, as seen by these ports.
+    """
+
+    kind: Literal["steer"]
+    variable: Annotated[Variable, Field(description="what is changed")]
+    by: Annotated[Literal["counterpart", "positions"], Field(description="how it is changed")] = "counterpart"
+    sets: Annotated[tuple[SteeredSet, ...], AT_LEAST_ONE, Field(description="each a condition of its own")]
+    control: Annotated[
+        str | None, Field(description="name of a set: as many other heads of the same blocks are changed instead")
+    ] = None
+
+
+class AblateSet(Common):
+    """These nodes are ablated in the whole forward pass."""
+
+    kind: Literal["ablate-set"]
+    nodes: Annotated[SomeNames, Field(description="heads or MLPs; globs allowed")]
+
+
+class KeepSet(Common):
+    """Everything outside this set is ablated in the whole forward pass."""
+
+    kind: Literal["keep-set"]
+    nodes: Annotated[SomeNames, Field(description="heads or MLPs; globs allowed")]
+    within: Annotated[Literal["heads", "heads-and-mlps"], Field(description="what is ablated if not kept")] = "heads"
+
+
+class Condition(Strict):
+    """One intervention among several that are compared: `ablate` these, or ablate all `among` these but `keep`."""
+
+    name: Annotated[str, Field(min_length=1, description="what its rows and panels are called")]
+    ablate: Annotated[Names, Field(description="heads or MLPs; globs allowed")] = ()
+    keep: Annotated[Names, Field(description="heads or MLPs; globs allowed")] = ()
+    among: Annotated[Names, Field(description="what is ablated if not kept; globs allowed")] = ()
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if bool(self.ablate) == bool(self.among):
+            raise ValueError("give either ablate, or keep with among")
+        if self.keep and not self.among:
+            raise ValueError("keep needs among: what is ablated if not kept")
+        return self
+
+
+class Compare(Common):
+    """Several interventions on the whole forward pass, side by side with the clean run."""
+
+    kind: Literal["compare"]
+    conditions: Annotated[tuple[Condition, ...], AT_LEAST_ONE]
+
+    @model_validator(mode="after")
+    def _different_names(self) -> Self:
+        names = ["clean", *ENDS, *(condition.name for condition in self.conditions)]
+        if len(set(names)) < len(names):
+            raise ValueError(f"conditions: each needs a name of its own, and {', '.join(names[:4])} are taken")
+        return self
+
+
+class CleanRun(Common):
+    """No intervention: measure only."""
+
+    kind: Literal["clean"]
+
+
+Recipe: TypeAlias = Annotated[
+    KeepOnlyOne | AblateOnlyOne | ChainedPatch | PositionSwap | Steer | AblateSet | KeepSet | Compare | CleanRun,
+    Field(discriminator="kind"),
+]
+RECIPE: TypeAdapter[Recipe] = TypeAdapter(Recipe)

@@ -1,0 +1,1 @@
+"""Tasks: examples, their counterparts, and what a model should look at."""

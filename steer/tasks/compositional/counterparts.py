@@ -1,0 +1,79 @@
+"""Counterparts: the same prompt but for one variable of Algorithm 1, and the answer that it then has.
+
+They say what an intervention on that variable should do, before it is made. A counterpart has the same tokens at the
+same places but for those that carry the variable, so that values can be taken over from its run place by place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Literal, TypeAlias, get_args
+
+from steer.tasks.compositional.episode import Call, Demonstration, Episode, Item
+from steer.tasks.compositional.program import is_determined, primitives, solve, understand
+
+Variable: TypeAlias = Literal["index-in-question", "relative-index", "argument", "function"]
+VARIABLES: tuple[Variable, ...] = get_args(Variable)
+
+
+def counterpart(episode: Episode, variable: Variable) -> Episode | None:
+    """None where the variable cannot be changed: a question of one argument, no other function to ask about.
+
+    Nor where the change would say more than it should: what symbols mean must stay the same.
+    """
+    if len(episode.question.arguments) != 2:
+        return None
+    changed = CHANGES[variable](episode)
+    if changed is None or not is_determined(changed) or primitives(changed) != primitives(episode):
+        return None
+    changed = replace(changed, answer=solve(changed).answer)
+    return changed if changed.answer != episode.answer else None
+
+
+def exchange_arguments(episode: Episode) -> Episode:
+    """`B S A` for `A S B`: every symbol has another index-in-question."""
+    first, second = episode.question.arguments
+    return replace(episode, question=Call((second, first), episode.question.function))
+
+
+def mirror_function(episode: Episode) -> Episode:
+    """The function's right-hand colours exchanged: every output token has another relative-index-on-LHS."""
+    return replace(episode, support=tuple(_mirrored(item, episode) for item in episode.support))
+
+
+def _mirrored(item: Item, episode: Episode) -> Item:
+    if not isinstance(item, Demonstration) or len(item.call.arguments) != 2:
+        return item
+    if item.call.function != episode.question.function:
+        return item
+    colours = understand(episode).colours
+    if not set(item.call.arguments) <= set(colours):
+        return item
+    one, two = (colours[argument] for argument in item.call.arguments)
+    return replace(item, output=tuple({one: two, two: one}[colour] for colour in item.output))
+
+
+def replace_argument(episode: Episode) -> Episode | None:
+    """`A S C` for `A S B`: another primitive takes over the second argument's index."""
+    first, second = episode.question.arguments
+    others = [symbol for symbol in understand(episode).colours if symbol not in (first, second)]
+    return replace(episode, question=Call((first, others[0]), episode.question.function)) if others else None
+
+
+def ask_distractor(episode: Episode) -> Episode | None:
+    """`A T B` for `A S B`: another function of two arguments is read."""
+    others = [
+        shown.call.function
+        for shown in episode.demonstrations
+        if len(shown.call.arguments) == 2 and shown.call.function != episode.question.function
+    ]
+    return replace(episode, question=Call(episode.question.arguments, others[0])) if others else None
+
+
+CHANGES: Mapping[Variable, Callable[[Episode], Episode | None]] = {
+    "index-in-question": exchange_arguments,
+    "relative-index": mirror_function,
+    "argument": replace_argument,
+    "function": ask_distractor,
+}

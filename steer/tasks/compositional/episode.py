@@ -1,0 +1,142 @@
+"""An episode: a question, the support set that determines its answer, and the answer.
+
+Everything is a frozen value made of token strings, so that an episode can be read, compared and hashed. `str`
+gives the prompt as the paper prints it (`B S A | A = red | B = blue | A S B = blue red`) and `Episode.parse`
+reads it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from steer.base.errors import PromptError, unknown
+from steer.tasks.compositional.vocabulary import BAR, COLOURS, EOS, EQUALS, SYMBOLS
+
+ONE_ARGUMENT, TWO_ARGUMENTS = 2, 3  # tokens of a call
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function applied to its arguments: `A S` or `A S B`. With no function it names one primitive: `A`."""
+
+    arguments: tuple[str, ...]
+    function: str | None = None
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        if self.function is None:
+            return self.arguments
+        return (self.arguments[0], self.function, *self.arguments[1:])
+
+
+@dataclass(frozen=True)
+class Primitive:
+    """`A = red`."""
+
+    symbol: str
+    colour: str
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        return (self.symbol, EQUALS, self.colour)
+
+
+@dataclass(frozen=True)
+class Demonstration:
+    """`A S B = blue red`: a call and the colours it gives."""
+
+    call: Call
+    output: tuple[str, ...]
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        return (*self.call.tokens, EQUALS, *self.output)
+
+
+Item: TypeAlias = Primitive | Demonstration
+
+
+@dataclass(frozen=True)
+class Function:
+    """What a function does: `template[i]` is the argument (0 or 1) whose colour stands at place i of the output."""
+
+    symbol: str
+    arity: int
+    template: tuple[int, ...]
+
+    def apply(self, arguments: tuple[str, ...], colours: Mapping[str, str]) -> tuple[str, ...]:
+        return tuple(colours[arguments[slot]] for slot in self.template)
+
+
+@dataclass(frozen=True)
+class Episode:
+    question: Call
+    support: tuple[Item, ...]
+    answer: tuple[str, ...] = ()
+
+    @property
+    def items(self) -> tuple[tuple[str, ...], ...]:
+        """The parts of the prompt between the bars: the question first, then the support."""
+        return (self.question.tokens, *(item.tokens for item in self.support))
+
+    @property
+    def prompt(self) -> tuple[str, ...]:
+        """The encoder's input, closing EOS included."""
+        first, *rest = self.items
+        return (*first, *(token for item in rest for token in (BAR, *item)), EOS)
+
+    @property
+    def primitives(self) -> tuple[Primitive, ...]:
+        return tuple(item for item in self.support if isinstance(item, Primitive))
+
+    @property
+    def demonstrations(self) -> tuple[Demonstration, ...]:
+        return tuple(item for item in self.support if isinstance(item, Demonstration))
+
+    def __str__(self) -> str:
+        return " ".join(self.prompt[:-1])
+
+    @classmethod
+    def parse(cls, text: str) -> Episode:
+        """Read a prompt as people type it. The answer is left empty: Algorithm 1 (`task.program`) gives it."""
+        tokens = text.replace(BAR, f" {BAR} ").replace(EQUALS, f" {EQUALS} ").split()
+        tokens = tokens[:-1] if tokens and tokens[-1].upper() == EOS else tokens
+        parts: list[list[str]] = [[]]
+        for token in tokens:
+            parts.append([]) if token == BAR else parts[-1].append(_known(token))
+        question, *support = parts
+        return cls(_call(question, "the question"), tuple(_item(part) for part in support))
+
+
+def _known(token: str) -> str:
+    if token == EQUALS:
+        return token
+    names = {name.lower(): name for name in (*COLOURS, *SYMBOLS)}
+    if token.lower() not in names:
+        raise PromptError(f"prompt: {unknown('token', token, (*COLOURS, *SYMBOLS))}")
+    return names[token.lower()]
+
+
+def _item(part: list[str]) -> Item:
+    place = repr(" ".join(part))
+    if part.count(EQUALS) != 1:
+        raise PromptError(f"prompt: {place} needs exactly one '=', as in 'A = red' or 'A S B = blue red'")
+    cut = part.index(EQUALS)
+    left, right = _call(part[:cut], place), tuple(part[cut + 1 :])
+    if not right or not set(right) <= set(COLOURS):
+        raise PromptError(f"prompt: the right side of {place} must be one or more colours of {', '.join(COLOURS)}")
+    if left.function is not None:
+        return Demonstration(left, right)
+    if len(right) > 1:
+        raise PromptError(f"prompt: a primitive has one colour, {place} has {len(right)}")
+    return Primitive(left.arguments[0], right[0])
+
+
+def _call(part: list[str], place: str) -> Call:
+    if not set(part) <= set(SYMBOLS) or not 1 <= len(part) <= TWO_ARGUMENTS:
+        raise PromptError(f"prompt: {place} must hold one to three symbols of {' '.join(SYMBOLS)}, as in 'A S B'")
+    if len(part) == 1:
+        return Call((part[0],))
+    return Call((part[0], *part[2:]), part[1])

@@ -1,0 +1,29 @@
+"""The labels of the paper's Fig. 6 and 10: which tokens of an episode carry which index of Algorithm 1."""
+
+from __future__ import annotations
+
+from steer.tasks.compositional.episode import Episode, Primitive
+from steer.tasks.compositional.program import solve
+from steer.tasks.compositional.roles import items
+
+
+def labelled_tokens(episode: Episode, label: str, tokens: str) -> list[tuple[int, int]]:
+    """(place from 0, label) of each labelled token.
+
+    index-in-question: the symbol or the colour of each assignment `A = red` whose symbol is asked about, labelled by
+    the symbol's place in the question. relative-index: each decoder input that a colour follows, labelled by the
+    relative-index-on-LHS of that colour (SOS stands at 0).
+    """
+    solution = solve(episode)
+    if label == "relative-index":
+        return list(enumerate(solution.relative_index))
+    found = []
+    for item, place in items(episode):
+        if isinstance(item, Primitive) and item.symbol in solution.index_in_question:
+            offset = 0 if tokens == "symbols" else item.tokens.index(item.colour)
+            found.append((place + offset, solution.index_in_question[item.symbol]))
+    return found
+
+
+def ordinal(number: int) -> str:
+    return {1: "1st", 2: "2nd", 3: "3rd"}.get(number, f"{number}th")

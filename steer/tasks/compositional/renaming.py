@@ -1,0 +1,39 @@
+"""Episodes that are the same but for names: of symbols, of colours, and for the order of the support.
+
+Every primitive has a colour of its own, so a colour is named by its primitive. The question's symbols are named by
+their places; the others in every possible way, of which the least form stands for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import permutations, product
+from typing import TypeAlias
+
+from steer.tasks.compositional.episode import Episode
+
+Form: TypeAlias = tuple[tuple[str, ...], ...]
+
+
+def canonical(episode: Episode) -> Form:
+    """The same for two episodes exactly when a renaming and reordering makes one of the other."""
+    return min(_form(episode, names) for names in _namings(episode))
+
+
+def _namings(episode: Episode) -> Iterator[dict[str, str]]:
+    asked = {symbol: f"question {place}" for place, symbol in enumerate(episode.question.tokens)}
+    primitives = [p.symbol for p in episode.primitives if p.symbol not in asked]
+    functions = {shown.call.function or "" for shown in episode.demonstrations} - {*asked, ""}
+    for first, second in product(_named("primitive", primitives), _named("function", functions)):
+        yield asked | first | second
+
+
+def _named(kind: str, symbols: Iterable[str]) -> Iterator[dict[str, str]]:
+    for order in permutations(sorted(symbols)):
+        yield {symbol: f"{kind} {number}" for number, symbol in enumerate(order)}
+
+
+def _form(episode: Episode, names: dict[str, str]) -> Form:
+    names = names | {p.colour: f"colour of {names[p.symbol]}" for p in episode.primitives}
+    support = sorted(tuple(names.get(token, token) for token in item.tokens) for item in episode.support)
+    return (tuple(names[symbol] for symbol in episode.question.tokens), *support)

@@ -1,0 +1,96 @@
+"""What Algorithm 1 says should be attended to: for each role, which places look at which.
+
+A place is an index into the prompt (or, for a decoder's head, into what the decoder reads). Only places with something
+to look at are listed: a support symbol that the question does not hold has no copy there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from steer.anatomy.names import Role
+from steer.tasks.compositional.episode import Demonstration, Episode, Item, Primitive
+from steer.tasks.compositional.program import understand
+from steer.tasks.compositional.vocabulary import EQUALS
+
+Wanted = list[tuple[int, frozenset[int]]]  # (place that looks, places that are right to look at)
+
+
+def items(episode: Episode) -> Iterator[tuple[Item, int]]:
+    """The support's items, each with the place of its first token in the prompt."""
+    start = len(episode.question.tokens) + 1
+    for item in episode.support:
+        yield item, start
+        start += len(item.tokens) + 1
+
+
+def right_side(shown: Demonstration, start: int) -> range:
+    """The places of a demonstration's right-hand colours."""
+    first = start + shown.tokens.index(EQUALS) + 1
+    return range(first, first + len(shown.output))
+
+
+def question_broadcast(episode: Episode) -> Wanted:
+    """Support symbols -> their copies in the question."""
+    asked = episode.question.tokens
+    found = []
+    for item, start in items(episode):
+        left = item.tokens[: item.tokens.index(EQUALS)]
+        for offset, symbol in enumerate(left):
+            copies = frozenset(place for place, other in enumerate(asked) if other == symbol)
+            found += [(start + offset, copies)] if copies else []
+    return found
+
+
+def primitive_pairing(episode: Episode) -> Wanted:
+    """Colours in their assignments -> the symbol that is assigned to them (`A = red`: red -> A)."""
+    return [(start + 2, frozenset({start})) for item, start in items(episode) if isinstance(item, Primitive)]
+
+
+def primitive_retrieval(episode: Episode) -> Wanted:
+    """Right-hand colours -> the left-hand symbol that they stand for, in the same demonstration."""
+    symbol_of = {colour: symbol for symbol, colour in understand(episode).colours.items()}
+    return [
+        (place, frozenset(start + offset for offset, left in enumerate(shown.call.tokens) if left == symbol_of[colour]))
+        for shown, start in _demonstrations(episode)
+        for place, colour in zip(right_side(shown, start), shown.output, strict=True)
+        if colour in symbol_of
+    ]
+
+
+def function_retrieval(episode: Episode) -> Wanted:
+    """Right-hand colours -> the function's symbol, in the same demonstration."""
+    return [
+        (place, frozenset({start + 1}))
+        for shown, start in _demonstrations(episode)
+        for place in right_side(shown, start)
+    ]
+
+
+def rhs_scanner(episode: Episode) -> Wanted:
+    """Decoder step i -> the i-th right-hand colour of a demonstration."""
+    sides = [right_side(shown, start) for shown, start in _demonstrations(episode)]
+    steps = [(step, frozenset(side[step] for side in sides if step < len(side))) for step in range(len(episode.answer))]
+    return [(step, places) for step, places in steps if places]
+
+
+def output(episode: Episode) -> Wanted:
+    """Decoder step -> the colour that comes next, wherever it stands."""
+    return [
+        (step, frozenset(place for place, token in enumerate(episode.prompt) if token == colour))
+        for step, colour in enumerate(episode.answer)
+    ]
+
+
+def _demonstrations(episode: Episode) -> list[tuple[Demonstration, int]]:
+    return [(item, start) for item, start in items(episode) if isinstance(item, Demonstration)]
+
+
+ATTENDED: Mapping[Role, tuple[str, Callable[[Episode], Wanted]]] = {
+    "output": ("dec-cross", output),
+    "rhs-scanner": ("dec-cross", rhs_scanner),
+    "primitive-pairing": ("enc-self", primitive_pairing),
+    "question-broadcast": ("enc-self", question_broadcast),
+    "primitive-retrieval": ("enc-self", primitive_retrieval),
+    "function-retrieval": ("enc-self", function_retrieval),
+}
