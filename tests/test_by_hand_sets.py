@@ -10,11 +10,11 @@ import torch
 from by_hand import Trial, ablate, exchange_positions, keep_only_one, nothing, of_donor
 from by_hand_net import ids
 from small import BATCH, MIXED, TWO, ask, checkpoint, close, net_of, of_arity, same, trials
-from steer.task import splits
 
 from steer.engine.engine import Engine
 from steer.experiments.api import build_recipe
 from steer.experiments.one import reference_parts
+from steer.tasks.compositional import splits
 
 MODEL = checkpoint(1)
 NET = net_of(MODEL)

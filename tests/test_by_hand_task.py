@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 from by_hand_task import answer, colours, examples, exchanged, indices, items, labelled, meaning, mirrored
-from steer.task import splits
 
 from steer.recipe.schema import Episodes
+from steer.tasks.compositional import splits
 from steer.tasks.compositional.counterparts import VARIABLES, counterpart
 from steer.tasks.compositional.grammar import Grammar
 from steer.tasks.compositional.labels import labelled_tokens

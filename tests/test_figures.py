@@ -12,8 +12,8 @@ from matplotlib.collections import LineCollection, PathCollection
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, StepPatch
-from steer.figures import accuracy, circuit
 
+from steer.drawing.figures import accuracy, circuit
 from steer.drawing.figures.draw import draw_result, drawings
 from steer.drawing.figures.histogram import draw_histogram
 from steer.drawing.figures.pattern import draw_patterns
