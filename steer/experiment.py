@@ -28,7 +28,7 @@ from steer.selection import counterparts, select
 from steer.task.episode import Episode
 from steer.version import __version__
 
-NUMBERS = 2  # raised when the same question may get other numbers than before: known results are then asked anew
+NUMBERS = 3  # raised when the same question may get other numbers than before: known results are then asked anew
 Tell = Callable[[float], None]
 
 
