@@ -6,6 +6,8 @@ anew, so that the two ways share nothing. An interval of 90 % would be a sixth n
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from handmade import copier, episodes
@@ -17,11 +19,12 @@ from steer.discover.lab import Lab
 from steer.discover.writers import logit_shares
 from steer.experiments.accuracy import accuracy
 from steer.measures.alignment import Alignment
-from steer.measures.representation import explained, r_squared
+from steer.measures.representation import exchanged, explained, of_one_layout, r_squared
 from steer.models.checkpoint import load_checkpoint
 from steer.models.decoding import answers
 from steer.results.intervals import wilson
 from steer.results.tally import Tally, bootstrap_weights
+from steer.tasks.compositional.labels import labelled_tokens
 from steer.tasks.compositional.splits import make_splits
 
 Z = stats.norm.ppf(0.975)
@@ -207,6 +210,93 @@ def test_of_many_noise_sets_about_5_percent_lie_above_their_null():
         found = explained(rng.normal(size=(40, 3)), rng.integers(0, 3, 40), np.arange(40), seed, draws=60)
         above += found.r2 > found.null
     assert 0.02 <= above / 200 <= 0.09
+
+
+Layout = list[list[int]]  # the labels of each episode's places
+
+
+def repeated(rng: np.random.Generator) -> Layout:
+    """One label an episode, at 2 to 5 places of it."""
+    return [[int(rng.integers(1, 4))] * int(rng.integers(2, 6)) for _ in range(60)]
+
+
+def of_task(label: str, tokens: str) -> Callable[[np.random.Generator], Layout]:
+    """The labels of real episodes, of one and of two arguments."""
+
+    def labels(rng: np.random.Generator) -> Layout:
+        chosen = rng.choice(1_000, 60, replace=False)
+        return [[one for _, one in labelled_tokens(TASK[n], label, tokens)] for n in chosen]
+
+    return labels
+
+
+TASK = make_splits(0).test[:1_000]
+
+
+def noise(rng: np.random.Generator, drawn: Layout, kind: str) -> np.ndarray:
+    """Activations that know nothing of the labels, and much of their episode or of their place in it."""
+    owner = np.repeat(np.arange(len(drawn)), [len(one) for one in drawn])
+    place = np.concatenate([np.arange(len(one)) for one in drawn])
+    sign = {"alike": 1, "opposite": np.where(place % 2, 1, -1)[:, None], "by place": 0}[kind]
+    by_place = 2.0 * (kind == "by place") * rng.normal(size=(9, 3))[place]
+    return 0.3 * rng.normal(size=(len(owner), 3)) + sign * rng.normal(size=(len(drawn), 3))[owner] + by_place
+
+
+def share_above(labels: Callable[[np.random.Generator], Layout], kind: str, token_by_token: bool = False) -> float:
+    """Of 150 sets of noise: how many lie above their null?"""
+    above = 0
+    for seed in range(150):
+        rng = RNG(seed)
+        drawn = labels(rng)
+        points, flat = noise(rng, drawn, kind), np.concatenate(drawn).astype(int)
+        owner = np.repeat(np.arange(len(drawn)), [len(one) for one in drawn])
+        found = explained(points, flat, np.arange(len(flat)) if token_by_token else owner, seed, draws=40)
+        above += found.r2 > found.null
+    return above / 150
+
+
+INDEX, RELATIVE = of_task("index-in-question", "symbols"), of_task("relative-index", "steps")
+SHARED = {"repeated": (repeated, "alike"), "index": (INDEX, "opposite"), "relative": (RELATIVE, "alike")}
+
+
+@pytest.mark.parametrize(
+    ("labels", "kind"), [*SHARED.values(), (INDEX, "alike"), (RELATIVE, "by place")],
+    ids=[*SHARED, "index-alike", "relative-place"],
+)  # fmt: skip
+def test_noise_that_an_episode_shares_lies_above_the_null_as_rarely(labels, kind: str):
+    assert 0.01 <= share_above(labels, kind) <= 0.12
+
+
+@pytest.mark.parametrize(("labels", "kind"), SHARED.values(), ids=SHARED)
+def test_labels_shuffled_token_by_token_would_call_noise_structure(labels, kind: str):
+    """Why the null exchanges whole episodes: taken one by one, tokens give a null that far more than 5 % exceed."""
+    assert share_above(labels, kind, token_by_token=True) > 0.15
+
+
+def test_the_null_hands_whole_label_vectors_to_episodes_with_as_many_places():
+    owner = np.array([4, 0, 4, 1, 0, 2, 2, 3, 1, 3, 3])  # in any order; an episode's own points in that of its places
+    labels = np.array([10, 20, 11, 30, 21, 40, 41, 50, 31, 51, 52])
+    alike = of_one_layout(owner)
+    assert [points.shape for points in alike] == [(4, 2), (1, 3)]
+    rng, seen = RNG(0), set()
+    for _ in range(300):
+        given = exchanged(labels, alike, rng)
+        vectors = [tuple(given[owner == one].tolist()) for one in range(5)]
+        assert sorted(vectors) == [(10, 11), (20, 21), (30, 31), (40, 41), (50, 51, 52)]
+        assert vectors[3] == (50, 51, 52)  # no other episode has three places
+        seen.add(tuple(vectors))
+    assert len(seen) == 24  # every order of the four
+
+
+def test_a_label_that_the_place_tells_is_not_above_chance_and_says_so():
+    rng, places = RNG(0), np.tile([1, 2, 3], 30)
+    found = explained(np.eye(4)[places] + rng.normal(size=(90, 4)), places, np.repeat(np.arange(30), 3))
+    assert found.r2 == found.null > 0.1
+    assert "place tells its label" in found.warning
+    shuffled = rng.permuted(places.reshape(30, 3), axis=1).ravel()
+    found = explained(np.eye(4)[shuffled] + rng.normal(size=(90, 4)), shuffled, np.repeat(np.arange(30), 3))
+    assert found.low > found.null
+    assert found.warning == ""
 
 
 def clustered(seed: int, count: int = 300) -> tuple[np.ndarray, np.ndarray]:

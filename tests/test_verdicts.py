@@ -33,7 +33,7 @@ def held(judge: Judge, *rows: dict, **details: list) -> dict:
 def verdict(judge: Judge, *rows: dict, **details: list) -> str:
     """The verdict's kind, without its reason."""
     told = held(judge, *rows, **details)["verdict"]
-    return next(kind for kind in (AS, DIFFERS, OPEN) if told == kind or told.startswith(f"{kind}: "))
+    return next(kind for kind in (AS, DIFFERS, OPEN, NOT_SHOWN) if told == kind or told.startswith(f"{kind}: "))
 
 
 # A label carried
@@ -66,8 +66,17 @@ def changed(rule, before: dict, after: dict) -> str:
 @pytest.mark.parametrize("rule", [claims.erased, claims.lowered, claims.survives])
 def test_what_was_not_there_is_neither_erased_nor_kept(rule):
     """Before the ablation the interval holds chance: no later number can show anything."""
-    before = r2((0.04, 0.40, 0.80))
-    assert {changed(rule, before, r2(after)) for after in (0.0, 0.02, 0.3, 0.9)} == {DIFFERS}
+    later = [r2(after) for after in (0.0, 0.02, 0.3, 0.9)]
+    assert {changed(rule, r2((low, 0.40, 0.80)), after) for low in (0.04, 0.05) for after in later} == {NOT_SHOWN}
+    assert NOT_SHOWN not in {changed(rule, r2((0.051, 0.40, 0.80)), after) for after in later}  # just above it
+
+
+def test_a_change_that_is_not_shown_still_tells_its_numbers_and_its_rule():
+    judge = claims.changed("output", "k", "off", claims.lowered)
+    told = held(judge, r2((0.04, 0.40, 0.80)), r2((0.1, 0.2, 0.3)) | {"condition": "off"})
+    assert (told["low"], told["value"], told["high"]) == (0.1, 0.2, 0.3)
+    assert told["rule"].startswith(claims.lowered.rule)
+    assert "before is not above chance" in told["rule"]
 
 
 BEFORE = r2((0.55, 0.60, 0.65))

@@ -28,7 +28,7 @@ from steer.results.result import Result, content_hash
 from steer.tasks.compositional.episode import Episode
 from steer.tasks.compositional.selection import counterparts, select
 
-NUMBERS = 2  # raised when the same question may get other numbers than before: known results are then asked anew
+NUMBERS = 3  # raised when the same question may get other numbers than before: known results are then asked anew
 Tell = Callable[[float], None]
 
 

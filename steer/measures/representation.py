@@ -2,7 +2,8 @@
 
 R² is the paper's: the share of the activations' variance that a linear regression on the one-hot label explains,
 which is the share between the label's group means. A permutation null says what chance gives with as many groups and
-points; the interval draws episodes anew, because the points of one episode are not independent.
+points. The points of one episode are not independent, so both draw whole episodes: the interval draws them anew, the
+null hands the labels of one to another.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ class Explained:
     r2: float
     low: float
     high: float
-    null: float  # the 95th percentile of R² with labels shuffled
+    null: float  # the 95th percentile of R² with labels exchanged between episodes
     points: int
     groups: int
     smallest: int  # points of the rarest label
+    fixed: bool = False  # every episode has the same labels at its places
 
     @property
     def warning(self) -> str:
@@ -35,6 +37,8 @@ class Explained:
             return "R² of a single label: there is nothing to tell apart"
         if self.smallest < FEW:
             return f"R² of few points: only {self.smallest} of the rarest label"
+        if self.fixed:
+            return "R² of labels that are the same in every episode: a token's place tells its label"
         return ""
 
 
@@ -53,7 +57,10 @@ def r_squared(activations: Floats, labels: Ints, weights: Floats | None = None) 
 
 
 def explained(activations: Floats, labels: Ints, episodes: Ints, seed: int = 0, draws: int = 200) -> Explained:
-    """R² with its interval (episodes drawn anew) and its null (labels shuffled)."""
+    """R² with its interval (episodes drawn anew) and its null (labels exchanged between episodes).
+
+    An episode's points are given in the order of their places.
+    """
     rng = np.random.default_rng(seed)
     _, owner = np.unique(episodes, return_inverse=True)
     count = owner.max() + 1
@@ -61,13 +68,39 @@ def explained(activations: Floats, labels: Ints, episodes: Ints, seed: int = 0, 
     for _ in range(draws):
         weights = np.bincount(rng.integers(0, count, count), minlength=count)[owner].astype(np.float64)
         drawn.append(r_squared(activations, labels, weights))
-    shuffled = [r_squared(activations, rng.permutation(labels)) for _ in range(draws)]
+    alike = of_one_layout(owner)
+    shuffled = [r_squared(activations, exchanged(labels, alike, rng)) for _ in range(draws)]
     low, high = np.percentile(drawn, [2.5, 97.5])
     null = float(np.percentile(shuffled, 95))
     value = r_squared(activations, labels)
     low, high = min(low, value), max(high, value)  # drawing anew adds noise, which lifts an R² near zero
     sizes = np.unique(labels, return_counts=True)[1]
-    return Explained(value, float(low), float(high), null, len(labels), len(sizes), int(sizes.min()))
+    fixed = all((labels[points] == labels[points[0]]).all() for points in alike)
+    return Explained(value, float(low), float(high), null, len(labels), len(sizes), int(sizes.min()), fixed)
+
+
+def of_one_layout(owner: Ints) -> list[Ints]:
+    """The points of episodes that have equally many: an array for each such number, with a row for each episode."""
+    order, counts = np.argsort(owner, kind="stable"), np.bincount(owner)
+    starts = np.cumsum(counts) - counts
+    return [order[starts[counts == n, None] + np.arange(n)] for n in np.unique(counts).tolist()]
+
+
+def exchanged(labels: Ints, alike: list[Ints], rng: np.random.Generator) -> Ints:
+    """The labels, each episode's handed as a whole to another episode with as many labelled places.
+
+    Why whole: what one episode's points have in common, its labels may have too (a step's relative index is often that
+    of the step before; of two asked symbols one is always the first). Labels shuffled point by point lose that, and
+    chance comes out too low or too high. Why among equals, in the order of the places: episodes are drawn independently
+    of each other, so any of them might have had another's labels at the 1st, 2nd, … of as many places. That holds for
+    every label here; names exchanged within an episode would not do, because a label need not be symmetric in its names
+    (a question of one argument has the index 1 only, steps of bare primitives count 1, 2, 3).
+    What the place alone tells about the label stays in the null, and does not count as carrying it.
+    """
+    given = labels.copy()
+    for points in alike:
+        given[points] = labels[rng.permutation(points)]
+    return given
 
 
 def principal_components(activations: Floats, count: int = 2) -> tuple[Floats, Floats]:

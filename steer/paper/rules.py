@@ -155,16 +155,16 @@ def carries(role: str, port: str) -> Judge:
 
 
 def changed(role: str, port: str, condition: str, verdict: Change) -> Judge:
-    """R² of a site before and after an ablation."""
+    """R² of a site before and after an ablation. Where the label was not there, an ablation can show nothing of it."""
 
-    @ruled(verdict.rule)
+    @ruled(f"{verdict.rule}; nothing is shown where R² before is not above chance")
     def judge(result: Result, cast: Cast) -> Finding:
         site = f"{lead(cast, role)}.{port}"
         before = find(result, condition="clean", head=site, measure="r-squared")
         after = find(result, condition=condition, head=site, measure="r-squared")
         here = f"R² {number(before)} → {number(after)}"
         if before["low"] <= before["null"]:
-            return Finding(here, f"{DIFFERS}: not above chance to begin with", after)
+            return Finding(here, f"{NOT_SHOWN}: not above chance to begin with", after)
         return Finding(here, verdict.judge(before, after), after)
 
     return judge
