@@ -9,9 +9,10 @@ import pytest
 from small import TWO, ask, checkpoint
 
 from steer.circuit import Circuit
-from steer.discover.table import describe
+from steer.discover.table import compare, describe
 from steer.documents import check, read
 from steer.errors import SteerError
+from steer.figures.circuit import draw_circuit
 from steer.report import write_index
 from steer.results import Result, read_result
 from steer.runner import Outcome
@@ -71,6 +72,51 @@ def test_a_described_circuit_tells_the_numbers_of_its_evidence(path: Path):
     assert (told[0], *told[2:]) == tuple(f"{number['value']:.1%}" for number in wanted)
 
 
+def kinds(found: dict) -> list[str]:
+    return [f"{found[key]['value']:.1%}" for key in ("one_argument", "two_arguments")]
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.parent.name)
+def test_what_is_kept_is_told_for_each_kind_of_question(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """In the text and above the picture."""
+    circuit, drawn = check(read(path), Circuit), []
+    monkeypatch.setattr("steer.figures.circuit.save_figure", lambda figure, *given: drawn.append(figure))
+    draw_circuit(circuit, tmp_path)
+    (axes,) = drawn[0].axes
+    told = {"text": describe(circuit), "title": axes.get_title(loc="left")}
+    for set_, words in (
+        ("smallest_circuit", r"smallest faithful set\D"),
+        ("traced_heads", r"traced (?:heads|paths)\D"),
+    ):
+        kept = circuit.evidence[set_]["faithfulness"]
+        for text in told.values():
+            (line,) = (line for line in text.splitlines() if re.search(words, line) and "keep" in line)
+            assert f"{kept['value']:.1%} of the accuracy" in line
+            assert list(re.search(r"one argument (\S+%), two arguments (\S+%)", line).groups()) == kinds(kept)
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.parent.name)
+def test_every_path_is_told_with_its_effects(path: Path):
+    circuit = check(read(path), Circuit)
+    found = re.findall(r"^(\S+) -> (\S+) +(\S+) +(\S+)   (\S+)", describe(circuit), re.MULTILINE)
+    head = re.search(r"^path +(\w+) +(\w+) +read at", describe(circuit), re.MULTILINE)
+    assert head.groups() == ("sufficient", "necessary")
+    assert found == [
+        (e.source, e.target, f"{e.sufficiency.value:.2f}", f"{e.necessity.value:.2f}", e.measured_at)
+        for e in circuit.edges
+    ]
+
+
+def test_circuits_side_by_side_tell_what_follows_of_what_could():
+    circuits = [check(read(path), Circuit) for path in SHIPPED]
+    table = compare(circuits)
+    for number, circuit in enumerate(circuits):
+        for row in circuit.evidence["interchange"]:
+            (line,) = (text for text in table.splitlines() if text.startswith(f"{row['variable']} at {row['sites']} "))
+            cells = re.findall(r"  (\d+% of \d+%|-)(?=  |$)", line)
+            assert cells[number] == f"{row['accuracy']['value']:.0%} of {row['ceiling']['value']:.0%}"
+
+
 def test_some_shipped_circuits_are_described():
     assert len(SHIPPED) >= 5
 
@@ -96,6 +142,13 @@ def test_the_page_marks_each_claim_by_its_verdict(tmp_path: Path):
 
 
 # A folder
+
+
+@pytest.mark.parametrize(("count", "told"), [(6, "6 episodes:"), (9, "6 episodes (all that fit; 9 asked for):")])
+def test_fewer_episodes_than_asked_for_are_told(count: int, told: str):
+    measures = [{"name": "attention-mass", "heads": "dec-cross-1.1"}]
+    result = ask(checkpoint(), TWO, kind="clean", measures=measures, episodes={"count": count})
+    assert f"on small, {told}" in Outcome("mine", result).text()
 
 
 def test_a_result_that_was_not_written_to_its_end_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -10,14 +10,14 @@ from handmade import chain, copier, episodes
 from small import TWO, checkpoint
 from test_search import two_outputs
 
-from steer.circuit import Circuit, Edge, Estimate
+from steer.circuit import Circuit, Described, Edge, Estimate, Member
 from steer.discover import trace as tracing
 from steer.discover.abstraction import interchange
 from steer.discover.lab import Lab
 from steer.discover.prune import Pruned
-from steer.discover.search import discover
+from steer.discover.search import discover, players
 from steer.finding import Asked, find_circuit
-from steer.model.checkpoint import Checkpoint, load_checkpoint
+from steer.model.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from steer.names import Node, Site
 from steer.plan import Run
 
@@ -78,6 +78,21 @@ def test_a_head_that_looks_is_no_output_head_even_where_it_is_needed(monkeypatch
     assert found.evidence["look_alikes"] == {"dec-cross-0.0": "output"}
 
 
+@pytest.mark.parametrize("turn", [1, -1])
+def test_a_head_matters_as_much_as_its_strongest_path(turn: int):
+    """Whichever of its paths was found last."""
+    sizes = [("enc-self-0.0", 0.9), ("enc-self-0.1", 0.5), ("enc-self-0.0", 0.2)][::turn]
+    edges = [
+        Edge(source=name, target="enc-self-1.0.v", sufficiency=about(size), necessity=about(0), measured_at="x")
+        for name, size in sizes
+    ]
+    members = [
+        Member(node=f"enc-self-0.{n}", role="question-broadcast", score=about(score))
+        for n, score in enumerate((0.6, 0.9))
+    ]
+    assert players(members, edges, {}) == {"question-broadcast": ("enc-self-0.0", "enc-self-0.1")}
+
+
 @pytest.mark.parametrize(("made", "primitives", "heads"), [(copier, (1, 1), 1), (chain, (2, 4), 3)])
 def test_the_heads_on_traced_paths_are_their_sources_and_where_they_lead(made, primitives: tuple[int, int], heads: int):
     """By construction each of them is needed and they are enough."""
@@ -119,3 +134,21 @@ def test_a_forced_search_says_when_recipes_go_by_other_roles(tmp_path: Path, mon
     told = find_circuit("seed1", tmp_path, Asked(20, 0.1), force=True)
     assert (told.known, told.differs) == (False, not same)
     assert load_checkpoint("seed1").circuit == shipped
+
+
+def test_a_search_uses_the_episodes_that_were_held_out_from_the_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    tiny, given = load_checkpoint("tiny"), []
+    record = tiny.record.model_copy(update={"protocol": tiny.record.protocol | {"data_seed": 7}})
+    save_checkpoint(tmp_path / "mine", tiny.model, record)
+
+    def found(checkpoint: Checkpoint, searched: object, judged: object, *rest: object) -> Circuit:
+        given.extend((searched, judged))
+        return Circuit(checkpoint=Described(name="mine", sha256=checkpoint.record.weights_sha256))
+
+    sets = {seed: {name: f"{name} of {seed}" for name in ("train", "validation", "test")} for seed in (0, 7)}
+    monkeypatch.setattr("steer.finding.discover", found)
+    monkeypatch.setattr("steer.finding.make_splits", lambda seed=0: sets[seed])
+    find_circuit(str(tmp_path / "mine"), tmp_path / "out", Asked(20, 0.1))
+    assert given == ["validation of 7", "test of 7"]
