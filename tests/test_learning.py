@@ -10,6 +10,7 @@ import pytest
 import torch
 from conftest import TINY
 
+from steer.errors import CheckpointError
 from steer.model.batch import Batch
 from steer.model.checkpoint import load_checkpoint
 from steer.model.dropout import dropouts
@@ -191,6 +192,14 @@ def test_the_optimiser_is_the_protocols():
     grad = trainer.model.unembed.weight.grad
     expected = before * (1 - 1e-2 * 0.03) - 1e-2 * grad / (grad.abs() + 1e-8)
     torch.testing.assert_close(trainer.model.unembed.weight.detach(), expected, rtol=0, atol=1e-6)
+
+
+def test_a_model_of_other_episodes_is_no_beginning():
+    """What was held out from it may be among those that this protocol trains on."""
+    start = load_checkpoint("tiny")
+    start.record.protocol["data_seed"] = 1
+    with pytest.raises(CheckpointError, match="other episodes"):
+        Trainer(Protocol(model=start.record.config), seed=0).begin_from(start)
 
 
 # When it ends, and what is left
