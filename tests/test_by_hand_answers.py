@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -147,6 +148,9 @@ def test_evaluation_counts_the_same():
     assert rows["long"] == {"slice": "long", "group": SLICES["long"].words, "episodes": 0}  # it takes 64 tokens
     found = accuracy(MODEL.model, GRADED)
     assert found["exact_match"] == pytest.approx(sum(exact) / len(exact))
+    tokens = [hit for line in told for hit in line]  # each counts as much as any other, whatever its answer's length
+    assert found["token_accuracy"] == pytest.approx(sum(tokens) / len(tokens))
+    assert found["perplexity"] == pytest.approx(math.exp(-sum(likelihood) / len(tokens)))
     for row in found["groups"]:
         if "token" in row["group"]:
             hits = [hit for hit, e in zip(exact, GRADED, strict=True) if len(e.answer) == int(row["group"][0])]

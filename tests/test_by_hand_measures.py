@@ -214,3 +214,27 @@ def test_a_saved_tensors_rows_are_the_episodes():
             wanted = trial.clean[site]
             part = whole[row][tuple(slice(n) for n in wanted.shape)]
             torch.testing.assert_close(part, wanted, rtol=0, atol=1e-10)
+
+
+def test_a_plot_of_some_points_gives_each_its_own_label():
+    """More points than are drawn: each drawn one is found again among all of them, by its place in the plane."""
+    episodes, site = of_arity(2, 330), "enc-resid-0.post"
+    measure = {"name": "r-squared", "site": site, "label": "index-in-question", "tokens": "colours"}
+    keys = {"kind": "clean", "measures": [measure], "tensors": site, "episodes": {"arity": 2}}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("small.BATCH", 250)
+        result = ask(checkpoint(3), episodes, **keys)
+    places = [
+        (row, *found) for row, e in enumerate(episodes) for found in labelled(e.prompt, "index-in-question", "colours")
+    ]
+    whole = np.array([result.tensors[f"clean/{site}"][row, place].numpy() for row, place, _ in places])
+    whole -= whole.mean(0)
+    plane = whole @ np.linalg.svd(whole, full_matrices=False)[2][:2].T
+    (panel,) = result.details["points"]
+    assert len(panel["labels"]) < len(places)
+    drawn = np.column_stack([panel["x"], panel["y"]])
+    # A component's sign means nothing.
+    nearest = np.abs(np.abs(drawn)[:, None] - np.abs(plane)[None]).sum(-1).argmin(1)
+    names = {1: "1st", 3: "3rd"}
+    same = [names[places[n][2]] == label for n, label in zip(nearest, panel["labels"], strict=True)]
+    assert np.mean(same) > 0.98

@@ -76,6 +76,15 @@ def test_conditions_are_compared():
     same(result, {"clean": nothing, **by_name}, MADE, sites)
 
 
+def test_a_condition_that_is_left_out_leaves_the_others_their_nodes():
+    """Nobody plays the first condition's role; each of the others is ablated under its own name."""
+    wanted = {"head": ["enc-self-1.2"], "mlp": ["dec-mlp-0"]}
+    conditions = [{"name": "nobody", "ablate": "$rhs-scanner:any"}]
+    conditions += [{"name": name, "ablate": nodes} for name, nodes in wanted.items()]
+    result = ask(MODEL, MIXED, kind="compare", conditions=conditions, measures=LOGITS, tensors=SITES)
+    same(result, {"clean": nothing, **{name: ablate(nodes) for name, nodes in wanted.items()}}, MADE, SITES)
+
+
 # Exchanged positions
 
 SWAPS = [

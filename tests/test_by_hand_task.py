@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from by_hand_task import answer, colours, examples, exchanged, indices, items, labelled, meaning, mirrored
 
 from steer.recipe.schema import Episodes
-from steer.tasks.compositional import splits
+from steer.tasks.compositional import slices, splits
 from steer.tasks.compositional.counterparts import VARIABLES, counterpart
 from steer.tasks.compositional.grammar import Grammar
 from steer.tasks.compositional.labels import labelled_tokens
@@ -99,3 +100,16 @@ def test_a_recipe_means_the_episodes_that_fit_in_their_order():
         chosen = select(Episodes(arity=2), 0, variable)
         assert chosen == [e for e in TEST if len(items(e.prompt)[0]) == 3 and counterpart(e, variable)]
     assert select(Episodes(split="validation", count=500), 0) == list(splits.make_splits(0).validation)
+
+
+def test_strict_questions_keep_out_of_what_training_shows(monkeypatch: pytest.MonkeyPatch):
+    """By luck they might anyway; here training shows half of what would be drawn."""
+    monkeypatch.setattr(slices, "COUNT", 8)
+    real = splits.make_splits(0)
+    drawn = [episode for part in slices.make_slices.__wrapped__(0).values() for episode in part]
+    monkeypatch.setattr(slices, "make_splits", lambda seed: replace(real, train=tuple(drawn[::2])))
+    shown = {splits.conjunction(episode) for episode in drawn[::2]}
+    anew = {splits.conjunction(episode) for part in slices.make_slices.__wrapped__(0).values() for episode in part}
+    assert len(shown) > 20
+    assert not anew & shown
+    assert not anew & real.held_out

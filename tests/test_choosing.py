@@ -58,6 +58,15 @@ def test_what_is_kept_is_counted_for_each_number_of_arguments(lab: Lab):
         assert told["low"] <= told["value"] <= told["high"]
 
 
+def test_a_share_that_is_the_same_in_every_episode_is_certain(lab: Lab):
+    """However much the clean accuracy depends on which episodes are drawn: it is drawn with them."""
+    clean, half = Tally(len(lab.episodes), 1), Tally(len(lab.episodes), 1)
+    clean.put(list(range(12)), np.random.default_rng(1).random((12, 1)) + 0.1, np.ones((12, 1)))
+    half.put(list(range(12)), 0.5 * clean.values, np.ones((12, 1)))
+    told = lab.kept(half, clean)
+    assert (told["low"], told["value"], told["high"]) == (0.5, 0.5, 0.5)
+
+
 def test_a_head_writes_the_choice_as_its_own_algebra_says(lab: Lab):
     """Right colour's logit minus the other argument's, the final LayerNorm at its clean scale: episode by episode."""
     model, node = lab.model, Node("dec-cross", 1, 2)

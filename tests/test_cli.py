@@ -165,6 +165,11 @@ def test_a_checkpoint_is_asked_about_the_episodes_that_were_held_out_from_it(ste
     )
     assert seen["keys"][:-1] == str(make_splits(1).test[0]).split()
     assert select(Episodes(count=3), 1) != select(Episodes(count=3), 0)
+    ask = ("--episodes", 40, "-c", tmp_path / "other", "--out", tmp_path, "--json")
+    page = json.loads(steer("attribute", "--head", "dec-cross-0.1", *ask).stdout)
+    said = [colour for episode in select(Episodes(count=40), 1) for colour in episode.answer]
+    counted = {row["token"]: row["counted"] for row in page["rows"] if row["token"] != "all"}
+    assert counted == {colour: said.count(colour) for colour in counted}
 
 
 def test_train_writes_a_checkpoint_that_loads(steer, tmp_path: Path):
@@ -173,6 +178,11 @@ def test_train_writes_a_checkpoint_that_loads(steer, tmp_path: Path):
     assert done.exit_code == 0, done.output
     record = load_checkpoint(str(out)).record
     assert (record.seed, record.config.d_model) == (4, 16)
+    held_out = make_splits(0).test  # not the episodes that training was watched on
+    told = record.accuracy
+    assert told["episodes"] == len(held_out)
+    lengths = {row["group"]: row["episodes"] for row in told["groups"]}
+    assert lengths["3 tokens"] == sum(len(episode.answer) == 3 for episode in held_out)
     before = (out / "model.safetensors").read_bytes()
     refused = steer("train", "--preset", "tiny", "--seed", 4, "--out", out, *TINY_RUN)
     assert refused.exit_code == 2

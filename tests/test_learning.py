@@ -10,6 +10,7 @@ import pytest
 import torch
 from conftest import TINY
 
+from steer.base.errors import CheckpointError
 from steer.models.batch import Batch
 from steer.models.checkpoint import load_checkpoint
 from steer.models.decoding import answers
@@ -153,6 +154,15 @@ def test_the_learning_rate_goes_down_a_straight_line_after_its_warm_up(monkeypat
     assert rates_of(stage) == pytest.approx([a * b for a, b in zip(line, warm, strict=True)])
 
 
+def test_every_stage_warms_up_from_its_own_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(Trainer, "validate", lambda self: 0.0)
+    stage = Stage(epochs=1, episodes=40, batch=10, lr=(1e-3, 1e-3), warmup=0.5)
+    trainer = Trainer(protocol(stage, stage), seed=0)
+    rates: list[float] = []
+    trainer.run(tmp_path, lambda event: rates.append(trainer.optimiser.param_groups[0]["lr"]))
+    assert rates == pytest.approx([5e-4, 1e-3, 1e-3, 1e-3] * 2)
+
+
 def test_without_warm_up_the_first_step_has_the_first_rate(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(Trainer, "validate", lambda self: 0.0)
     found = rates_of(Stage(epochs=1, episodes=20, batch=5, lr=(1e-3, 1e-4)))
@@ -182,6 +192,14 @@ def test_the_optimiser_is_the_protocols():
     grad = trainer.model.unembed.weight.grad
     expected = before * (1 - 1e-2 * 0.03) - 1e-2 * grad / (grad.abs() + 1e-8)
     torch.testing.assert_close(trainer.model.unembed.weight.detach(), expected, rtol=0, atol=1e-6)
+
+
+def test_a_model_of_other_episodes_is_no_beginning():
+    """What was held out from it may be among those that this protocol trains on."""
+    start = load_checkpoint("tiny")
+    start.record.protocol["data_seed"] = 1
+    with pytest.raises(CheckpointError, match="other episodes"):
+        Trainer(Protocol(model=start.record.config), seed=0).begin_from(start)
 
 
 # When it ends, and what is left
@@ -234,6 +252,21 @@ def test_a_stage_ends_when_its_training_exact_match_is_reached(tmp_path: Path, u
 
 
 # What is shown
+
+
+def test_a_model_that_is_trained_on_is_shown_nothing_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """With the same seed and protocol: its epochs are counted on, and with them what is drawn."""
+    monkeypatch.setattr(Trainer, "validate", lambda self: 0.0)
+    made = protocol(one_batch(episodes=24, epochs=2))
+    first, second = Trainer(made, seed=5), Trainer(made, seed=5)
+    before = seen_by(first)
+    first.run(tmp_path)
+    second.begin_from(load_checkpoint(str(tmp_path)))
+    after = seen_by(second)
+    second.run(tmp_path / "second")
+    one, two = ({tuple(row) for prompt, _ in seen for row in prompt.tolist()} for seen in (before, after))
+    assert len(one) == len(two) == 48
+    assert not one & two
 
 
 def test_relabelling_and_reshuffling_keep_the_task():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +49,24 @@ def test_a_heads_page_agrees_with_the_sweep_over_all_components(steer, tmp_path:
     assert total == pytest.approx(mine["all"])
     assert page["alignment"]["tokens"] > 0
     assert page["pattern"]["head"] == "dec-cross-1.2"
+
+
+def test_a_page_tells_the_numbers_that_it_writes(steer, tmp_path: Path):
+    text = steer("attribute", "--head", "dec-cross-1.2", "--episodes", 20, "--out", tmp_path).stdout
+    page = json.loads((tmp_path / "page.json").read_text())
+    for title, name in (("own row", "own"), ("other rows", "null")):
+        told = re.search(rf"{title} +(\S+) +(\S+) to (\S+)", text)
+        wanted = [page["alignment"][f"{name}_{what}"] for what in ("mean", "low", "high")]
+        assert list(told.groups()) == [f"{number:.2f}" for number in wanted]
+    titles = {"logit-attribution": "logit contribution", "attention-accuracy": "attention accuracy"}
+    for measure, title in titles.items():
+        block = text.split(f"\n{title}")[1].split("\n\n")[0]
+        shown = dict(re.findall(r"  (overall|position \d|[a-z]+) +(\S+)   ", block))
+        how = ".1%" if measure == "attention-accuracy" else ".3f"
+        rows = [row for row in page["rows"] if row["measure"] == measure]
+        places = [row["token"] if row["token"] != "all" else row["position"] for row in rows]
+        names = [{"all": "overall"}.get(place, f"position {place}" if place.isdigit() else place) for place in places]
+        assert shown == {name: f"{row['value']:{how}}" for name, row in zip(names, rows, strict=True)}
 
 
 @pytest.mark.parametrize("name", ["enc-mlp-0", "enc-self-1.1", "dec-self-0.0", "dec-mlp-1"])

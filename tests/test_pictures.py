@@ -42,6 +42,16 @@ def test_long_texts_leave_room_for_the_axes(key: str, text: str):
     assert axes.get_tightbbox().x0 > -1  # and nothing sticks out
 
 
+def test_every_warning_stands_above_the_picture_once():
+    result = bars()
+    (first,) = result.rows
+    said = {"b": "places are missing", "c": "few points", "d": "few points"}
+    result.rows += [first | {"condition": name, "warning": text} for name, text in said.items()]
+    with theme():
+        title = DRAWN["bars"](result).get_suptitle()
+    assert title.count("Warning: places are missing") == title.count("Warning: few points") == 1
+
+
 def shown(axes: Axes) -> list[str]:
     return [text.get_text() for text in (*axes.get_xticklabels(), *axes.get_yticklabels())]
 

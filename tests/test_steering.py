@@ -97,6 +97,19 @@ def test_a_control_is_as_many_other_heads_of_the_same_blocks():
     assert all(isinstance(edit, Put) and isinstance(edit.value, Counterpart) for run in plan.runs for edit in run.edits)
 
 
+def test_another_seed_draws_another_control():
+    def control(seed: int) -> tuple[str, ...]:
+        recipe = steer_recipe(sets=[{"name": "one", "sites": "enc-self-0.3.z"}], control="one", seed=seed).recipe
+        (run,) = (run for run in lower(recipe, CAST).runs if run.condition == "control")
+        return tuple(str(edit.site) for edit in run.edits)
+
+    drawn = [control(seed) for seed in range(40)]
+    assert drawn == [control(seed) for seed in range(40)]
+    assert set(drawn) == {
+        (f"enc-self-0.{head}.z",) for head in range(8) if head != 3
+    }  # each other head, sooner or later
+
+
 @pytest.mark.parametrize(
     ("keys", "says"),
     [

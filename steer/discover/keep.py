@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from steer.base.errors import SteerError
 from steer.base.shipped import CHECKPOINTS, checkpoint_names, is_shipped, locate
 from steer.discover.search import Tell, discover
 from steer.drawing.figures.circuit import draw_all
@@ -56,8 +57,18 @@ def find_circuit(
     home = locate(name)
     if not is_shipped(home) and loaded.circuit is None:  # shipped ones keep the circuit they came with
         write_circuit(circuit, home)  # recipes on the user's own checkpoint may now name roles
-    differs = loaded.circuit is not None and loaded.circuit.roles != circuit.roles
-    return Found(circuit, known, differs, undrawn)
+    beside = _beside(home, loaded)
+    return Found(circuit, known, beside is not None and beside.roles != circuit.roles, undrawn)
+
+
+def _beside(home: Path, checkpoint: Checkpoint) -> Circuit | None:
+    """What recipes went by before the search, where they still do; a forced one leaves a shipped circuit as it is."""
+    if not is_shipped(home):
+        return checkpoint.circuit
+    try:
+        return read_circuit(home, checkpoint.record.weights_sha256)
+    except SteerError:  # broken: recipes name it themselves
+        return None
 
 
 def _known(folder: Path, checkpoint: Checkpoint, asked: Asked) -> Circuit | None:

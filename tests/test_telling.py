@@ -1,0 +1,178 @@
+"""What is told of a result in words and marks is what its numbers say."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from small import TWO, ask, checkpoint
+
+from steer.base.errors import SteerError
+from steer.base.shipped import CHECKPOINTS
+from steer.base.yaml import check, read
+from steer.discover.table import compare, describe
+from steer.drawing.figures.circuit import draw_circuit
+from steer.drawing.page import write_index
+from steer.experiments.many import Outcome
+from steer.paper.verdicts import AS, DIFFERS, FULL, NOT_SHOWN, OPEN
+from steer.results.circuit import Circuit
+from steer.results.result import Result, read_result
+
+# Position embeddings are the same in every episode.
+
+
+ABLATIONS = [
+    ({"value": "mean", "over": "position"}, False),
+    ({"value": "mean", "over": "token"}, True),
+    ({"value": "zero"}, True),
+    ({"value": "zero", "over": "token"}, True),
+    ({"value": "resample"}, False),
+    ({"value": "resample", "over": "token"}, False),
+]
+
+
+@pytest.mark.parametrize(("ablation", "ablated"), ABLATIONS)
+def test_positions_are_ablated_where_another_value_is_put_in_and_it_is_told(ablation: dict, ablated: bool):
+    """Another value than their own: then numbers move, and nothing is said of positions that keep their values."""
+    keys = {"kind": "ablate-set", "ablation": ablation, "tensors": ["enc.pos", "enc.tok"]}
+    keys |= {"measures": [{"name": "attention-mass", "heads": "dec-cross-1.1"}]}
+    model = checkpoint()
+    result = ask(model, TWO, **keys, nodes=["enc.*"])
+    moved = {
+        site: bool((result.tensors[f"set ablated/{site}"] != result.tensors[f"nothing ablated/{site}"]).any())
+        for site in ("enc.pos", "enc.tok")
+    }
+    assert moved == {"enc.pos": ablated, "enc.tok": True}
+    assert ("enc.pos" in result.metadata["edited"]["set ablated"]) is ablated
+    assert ("position embeddings keep their values" in Outcome("mine", result).text()) is not ablated
+    if ablated:
+        assert ask(model, TWO, **keys, nodes="enc.pos").metadata["edited"]["set ablated"] == ["enc.pos"]
+    else:
+        with pytest.raises(SteerError, match=r"leaves enc\.pos as it is"):
+            ask(model, TWO, **keys, nodes="enc.pos")
+
+
+# A circuit as text
+
+
+SHIPPED = sorted(path for path in CHECKPOINTS.glob("*/circuit.yaml") if "completeness" in path.read_text())
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.parent.name)
+def test_a_described_circuit_tells_the_numbers_of_its_evidence(path: Path):
+    circuit = check(read(path), Circuit)
+    text, judged = describe(circuit), circuit.evidence["smallest_circuit"]
+    (least,) = re.findall(r"least needed head +(\S+)", text)
+    assert all(judged["minimality"][least] <= loss for loss in judged["minimality"].values())
+    choice = circuit.evidence["choice"]
+    (told,) = re.findall(r"choice +(\S+) of colours right; without (.+) (\S+), the other argument's (\S+)", text)
+    assert told[1].split(", ") == choice["without"]
+    wanted = (choice["right"]["clean"], choice["right"]["ablated"], choice["other_argument"]["ablated"])
+    assert (told[0], *told[2:]) == tuple(f"{number['value']:.1%}" for number in wanted)
+
+
+def kinds(found: dict) -> list[str]:
+    return [f"{found[key]['value']:.1%}" for key in ("one_argument", "two_arguments")]
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.parent.name)
+def test_what_is_kept_is_told_for_each_kind_of_question(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """In the text and above the picture."""
+    circuit, drawn = check(read(path), Circuit), []
+    monkeypatch.setattr("steer.drawing.figures.circuit.save_figure", lambda figure, *given: drawn.append(figure))
+    draw_circuit(circuit, tmp_path)
+    (axes,) = drawn[0].axes
+    told = {"text": describe(circuit), "title": axes.get_title(loc="left")}
+    for set_, words in (
+        ("smallest_circuit", r"smallest faithful set\D"),
+        ("traced_heads", r"traced (?:heads|paths)\D"),
+    ):
+        kept = circuit.evidence[set_]["faithfulness"]
+        for text in told.values():
+            (line,) = (line for line in text.splitlines() if re.search(words, line) and "keep" in line)
+            assert f"{kept['value']:.1%} of the accuracy" in line
+            assert list(re.search(r"one argument (\S+%), two arguments (\S+%)", line).groups()) == kinds(kept)
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.parent.name)
+def test_every_path_is_told_with_its_effects(path: Path):
+    circuit = check(read(path), Circuit)
+    found = re.findall(r"^(\S+) -> (\S+) +(\S+) +(\S+)   (\S+)", describe(circuit), re.MULTILINE)
+    head = re.search(r"^path +(\w+) +(\w+) +read at", describe(circuit), re.MULTILINE)
+    assert head.groups() == ("sufficient", "necessary")
+    assert found == [
+        (e.source, e.target, f"{e.sufficiency.value:.2f}", f"{e.necessity.value:.2f}", e.measured_at)
+        for e in circuit.edges
+    ]
+
+
+def test_circuits_side_by_side_tell_what_follows_of_what_could():
+    circuits = [check(read(path), Circuit) for path in SHIPPED]
+    table = compare(circuits)
+    for number, circuit in enumerate(circuits):
+        for row in circuit.evidence["interchange"]:
+            (line,) = (text for text in table.splitlines() if text.startswith(f"{row['variable']} at {row['sites']} "))
+            cells = re.findall(r"  (\d+% of \d+%|-)(?=  |$)", line)
+            assert cells[number] == f"{row['accuracy']['value']:.0%} of {row['ceiling']['value']:.0%}"
+
+
+def test_some_shipped_circuits_are_described():
+    assert len(SHIPPED) >= 5
+
+
+# A page of claims
+
+
+def test_the_page_marks_each_claim_by_its_verdict(tmp_path: Path):
+    verdicts = {
+        f"{AS} (more)": "same",
+        f"{DIFFERS}: less": "other",
+        f"{OPEN}: both": "open",
+        f"{NOT_SHOWN}: no": "none",
+    }
+    names = ("figure", "claim", "paper", "here", "rule", "recipe")
+    claims = [dict.fromkeys(names, "x") | {"verdict": verdict, "status": FULL} for verdict in verdicts]
+    write_index("mine", claims, [], tmp_path / "index.html")
+    page = (tmp_path / "index.html").read_text()
+    marked = re.findall(r'<tr class="(\w+)">.*?<td class="verdict">(.*?)</td>', page)
+    assert {verdict: mark for mark, verdict in marked} == verdicts
+    colours = dict(re.findall(r"\.(same|other|open|none) \{ border-left: \S+ solid (#\w+) \}", page))
+    assert len(set(colours.values())) == 4
+
+
+# A folder
+
+
+@pytest.mark.parametrize(("count", "told"), [(6, "6 episodes:"), (9, "6 episodes (all that fit; 9 asked for):")])
+def test_fewer_episodes_than_asked_for_are_told(count: int, told: str):
+    measures = [{"name": "attention-mass", "heads": "dec-cross-1.1"}]
+    result = ask(checkpoint(), TWO, kind="clean", measures=measures, episodes={"count": count})
+    assert f"on small, {told}" in Outcome("mine", result).text()
+
+
+def test_a_result_that_was_not_written_to_its_end_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Killed before any of its files: what is there does not count as a result."""
+    import torch
+
+    row = {"condition": "clean", "value": 0.5}
+    result = Result({"hash": "0"}, [row], {"clean/logits": torch.zeros(2)})
+    replace, names = Path.replace, []
+    monkeypatch.setattr(Path, "replace", lambda self, to: (names.append(Path(to).name), replace(self, to))[1])
+    result.save(tmp_path / "whole")
+    assert len(names) == 3
+    assert read_result(tmp_path / "whole").rows == [row]
+    for count in range(3):
+        left = [count]
+
+        def killed(self: Path, to: Path, left: list[int] = left) -> Path:
+            if not left[0]:
+                raise KeyboardInterrupt
+            left[0] -= 1
+            return replace(self, to)
+
+        monkeypatch.setattr(Path, "replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            result.save(tmp_path / str(count))
+        with pytest.raises(SteerError, match="holds no result"):
+            read_result(tmp_path / str(count))
