@@ -81,8 +81,7 @@ def chain_recipe(count: int) -> Loaded:
 
 def steer_sweep(recipe: Loaded, checkpoint: Checkpoint) -> Numbers:
     rows = run_experiment(recipe, checkpoint).rows
-    ends = ("nothing ablated", "nothing ablated before the chain", "everything ablated")
-    return [row["value"] for row in rows if row["position"] == "all" and row["condition"] not in ends]
+    return [row.value for row in rows if row.position is None and not row.end]
 
 
 def steer_full(checkpoint: Checkpoint, count: int) -> Numbers:

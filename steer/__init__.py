@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from steer.experiments.api import build_recipe, run
     from steer.models.checkpoint import load_checkpoint
     from steer.recipe.load import load_recipe
-    from steer.results.result import read_result
+    from steer.results.files import read_result
     from steer.tasks.compositional.program import solve
 
 _HOMES = {

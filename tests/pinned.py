@@ -25,9 +25,11 @@ from steer.engine.engine import Engine
 from steer.experiments.one import run_experiment
 from steer.models.checkpoint import load_checkpoint
 from steer.recipe.load import load_recipe
+from steer.results.rows import Row
 
 EPISODES, TOLERANCE = 100, 1e-9
 NUMBERS = ("value", "low", "high", "null")
+OLD = {"head": "of", "null": "chance", "episodes": "examples"}  # a field of the file -> a row's
 LABELS = ("condition", "measure", "head", "against", "decoding", "position", "tokens", "counted", "episodes", "warning")
 Found = dict[str, list[dict[str, Any]] | str]
 
@@ -43,8 +45,12 @@ def rows_of(checkpoint: str, recipes: Sequence[str]) -> Iterator[tuple[str, list
             yield f"{checkpoint}/{name}", "; ".join(fault.rpartition(": ")[2] for fault in error.faults)
 
 
-def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    return {key: row[key] for key in (*LABELS, *NUMBERS) if key in row}
+def _plain(row: Row) -> dict[str, Any]:
+    """A row as files have it that were recorded from rows of format 1."""
+    fields = {key: getattr(row, OLD.get(key, key)) for key in (*LABELS, *NUMBERS)}
+    place = "all" if row.position is None else str(row.position)
+    left_out = [key for key in ("null", "tokens", "warning") if not fields[key] and fields[key] != 0]
+    return {key: value for key, value in (fields | {"position": place}).items() if key not in left_out}
 
 
 def differences(expected: Found, found: Found) -> Iterator[str]:

@@ -139,8 +139,9 @@ def values(result: Result, **labels: str) -> dict[str, dict[str, float]]:
     """condition -> position -> value, of the rows with these labels."""
     found: dict[str, dict[str, float]] = {}
     for row in result.rows:
-        if all(row[key] == label for key, label in labels.items()):
-            found.setdefault(row["condition"], {})[row["position"]] = row["value"]
+        if all(getattr(row, key) == label for key, label in labels.items()):
+            place = "all" if row.position is None else str(row.position)
+            found.setdefault(row.condition, {})[place] = row.value
     return found
 
 

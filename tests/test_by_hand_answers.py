@@ -21,6 +21,7 @@ from small import MIXED, TWO, listen, net_of, talker, trials, values
 
 from steer.experiments.accuracy import accuracy, strict
 from steer.models.decoding import answers, score_all
+from steer.results.evaluation import GroupScore
 from steer.tasks.compositional.slices import SLICES, make_slices
 from steer.tasks.compositional.splits import make_splits
 from steer.tasks.compositional.vocabulary import COLOURS, TOKENS
@@ -142,19 +143,19 @@ def test_evaluation_counts_the_same():
         likelihood.append(float(sum(line[TOKENS.index(token)] for line, token in lines)))
     assert scores.log_likelihood.tolist() == pytest.approx(likelihood, abs=1e-10)
     slices = {"repeated": GRADED[::2], "disjoint-4": GRADED[1::2], "long": make_slices(0)["long"][:2]}
-    rows = {row["slice"]: row for row in strict(MODEL.model, slices)}
-    assert rows["repeated"]["exact_match"] == pytest.approx(sum(exact[::2]) / len(exact[::2]))
-    assert rows["disjoint-4"]["exact_match"] == pytest.approx(sum(exact[1::2]) / len(exact[1::2]))
-    assert rows["long"] == {"slice": "long", "group": SLICES["long"].words, "episodes": 0}  # it takes 64 tokens
+    rows = {score.slice: score for score in strict(MODEL.model, slices)}
+    assert rows["repeated"].exact_match == pytest.approx(sum(exact[::2]) / len(exact[::2]))
+    assert rows["disjoint-4"].exact_match == pytest.approx(sum(exact[1::2]) / len(exact[1::2]))
+    assert rows["long"] == GroupScore(SLICES["long"].words, 0, slice="long")  # it takes 64 tokens
     found = accuracy(MODEL.model, GRADED)
-    assert found["exact_match"] == pytest.approx(sum(exact) / len(exact))
+    assert found.exact_match == pytest.approx(sum(exact) / len(exact))
     tokens = [hit for line in told for hit in line]  # each counts as much as any other, whatever its answer's length
-    assert found["token_accuracy"] == pytest.approx(sum(tokens) / len(tokens))
-    assert found["perplexity"] == pytest.approx(math.exp(-sum(likelihood) / len(tokens)))
-    for row in found["groups"]:
-        if "token" in row["group"]:
-            hits = [hit for hit, e in zip(exact, GRADED, strict=True) if len(e.answer) == int(row["group"][0])]
-            assert (row["episodes"], row["exact_match"]) == (len(hits), pytest.approx(sum(hits) / len(hits)))
+    assert found.token_accuracy == pytest.approx(sum(tokens) / len(tokens))
+    assert found.perplexity == pytest.approx(math.exp(-sum(likelihood) / len(tokens)))
+    for score in found.groups:
+        if "token" in score.group:
+            hits = [hit for hit, e in zip(exact, GRADED, strict=True) if len(e.answer) == int(score.group[0])]
+            assert (score.episodes, score.exact_match) == (len(hits), pytest.approx(sum(hits) / len(hits)))
 
 
 def test_answers_of_a_model_are_cut_at_their_end():

@@ -11,6 +11,7 @@ from by_hand_task import labelled
 from small import MIXED, TWO, ask, checkpoint, mass, net_of, of_arity, table, trials, values
 
 from steer.measures.representation import explained
+from steer.results.details import Histogram, Pattern, Scatter
 from steer.tasks.compositional.vocabulary import COLOURS, TOKENS
 
 MODEL = checkpoint(3)
@@ -42,12 +43,12 @@ def test_attention_at_the_colour_that_comes_next():
                 pattern = run[f"{head}.pattern"]
                 hits.append([float(e.prompt[int(pattern[n].argmax())] == c) for n, c in enumerate(e.answer)])
                 looked.append(mass(pattern, e.prompt, e.answer))
-            near(values(result, measure="attention-accuracy", head=head)[name], table(hits))
-            near(values(result, measure="attention-mass", head=head)[name], table(looked))
+            near(values(result, measure="attention-accuracy", of=head)[name], table(hits))
+            near(values(result, measure="attention-mass", of=head)[name], table(looked))
     for row in result.rows:
-        step = row["position"]
-        counted = [len(e.answer) if step == "all" else len(e.answer) >= int(step) for e in EPISODES]
-        assert (row["counted"], row["episodes"]) == (sum(counted), len(EPISODES))
+        step = row.position
+        counted = [len(e.answer) if step is None else len(e.answer) >= step for e in EPISODES]
+        assert (row.counted, row.examples) == (sum(counted), len(EPISODES))
 
 
 def test_a_sweep_that_stops_at_the_head_it_measures():
@@ -93,14 +94,15 @@ def test_shares_of_the_logit():
                 lines.setdefault(writer, []).append(share)
         assert len(lines) == 2 + 2 * (2 * NET.heads + 1)
         for writer, shares in lines.items():
-            near(values(result, head=writer)[name], table(shares))
+            near(values(result, of=writer)[name], table(shares))
 
 
 def test_shares_and_the_constant_sum_to_the_relative_logit():
     result = ask(MODEL, EPISODES, kind="clean", measures=[{"name": "logit-attribution"}])
     total: dict[str, float] = {}
     for row in result.rows:
-        total[row["position"]] = total.get(row["position"], 0) + row["value"]
+        place = "all" if row.position is None else str(row.position)
+        total[place] = total.get(place, 0) + row.value
     lines = []
     for e, trial in zip(EPISODES, MADE, strict=True):
         logits = trial.clean["logits"]
@@ -140,11 +142,11 @@ def test_variance_that_a_label_explains(site: str, label: str, tokens: str):
         whole, kinds = np.array(points), np.array(labels)
         assert len(set(labels)) > 1
         rest = sum(((whole[kinds == k] - whole[kinds == k].mean(0)) ** 2).sum() for k in set(labels))
-        assert row["value"] == pytest.approx(1 - rest / ((whole - whole.mean(0)) ** 2).sum(), abs=1e-10)
-        assert row["counted"] == len(points)
+        assert row.value == pytest.approx(1 - rest / ((whole - whole.mean(0)) ** 2).sum(), abs=1e-10)
+        assert row.counted == len(points)
         # Interval and null are drawn in the order of the episodes, whatever their batches.
         drawn = explained(whole, kinds, np.array(owners), seed=0)
-        assert (row["low"], row["high"], row["null"]) == pytest.approx((drawn.low, drawn.high, drawn.null), abs=1e-10)
+        assert (row.low, row.high, row.chance) == pytest.approx((drawn.low, drawn.high, drawn.null), abs=1e-10)
 
 
 # What a head would copy
@@ -169,10 +171,10 @@ def test_what_one_head_would_copy_from_the_colours():
             wanted = {("ov-alignment", "own row"): np.mean(own), ("ov-alignment", "other rows"): np.mean(others)}
             wanted[("ov-above-null", "other rows")] = above
             for (measure, against), value in wanted.items():
-                near(values(result, measure=measure, head=head, against=against)[name], {"all": float(value)})
-            (told,) = [a for a in result.details["alignments"] if (a["condition"], a["head"]) == (name, head)]
-            assert told["tokens"] == sum(token in COLOURS for e in EPISODES for token in e.prompt) == len(own)
-            assert told["own_mean"] == pytest.approx(np.mean(own), abs=1e-10)
+                near(values(result, measure=measure, of=head, against=against)[name], {"all": float(value)})
+            (told,) = [a for a in result.of_kind(Histogram) if (a.condition, a.head) == (name, head)]
+            assert told.tokens == sum(token in COLOURS for e in EPISODES for token in e.prompt) == len(own)
+            assert told.own.mean == pytest.approx(np.mean(own), abs=1e-10)
 
 
 # Attention from token to token
@@ -184,16 +186,16 @@ def test_the_pattern_of_one_episode(number: int):
     keys = {**ABLATED, "nodes": "enc-self-0.1", "figure": "patterns"}
     result = ask(MODEL, EPISODES, **keys, measures=[{"name": "attention-pattern", "heads": heads, "episode": number}])
     trial, episode = MADE[number], EPISODES[number]
-    found = iter(result.details["patterns"])
+    found = iter(result.of_kind(Pattern))
     for name, condition in {"nothing ablated": nothing, "set ablated": ablate(["enc-self-0.1"])}.items():
         run = trial.run(condition(trial))
         for head in heads:
             told = next(found)
-            said = ["SOS", *episode.answer]
-            assert (told["condition"], told["head"]) == (name, head)
-            assert told["keys"] == (said if head.startswith("dec-self") else list(episode.prompt))
-            assert told["queries"] == (list(episode.prompt) if head.startswith("enc") else said)
-            np.testing.assert_allclose(told["weights"], run[f"{head}.pattern"], rtol=0, atol=6e-5)
+            said = ("SOS", *episode.answer)
+            assert (told.condition, told.head) == (name, head)
+            assert told.keys == (said if head.startswith("dec-self") else episode.prompt)
+            assert told.queries == (episode.prompt if head.startswith("enc") else said)
+            np.testing.assert_allclose(told.weights, run[f"{head}.pattern"], rtol=0, atol=6e-5)
     assert next(found, None) is None
 
 
@@ -230,11 +232,11 @@ def test_a_plot_of_some_points_gives_each_its_own_label():
     whole = np.array([result.tensors[f"clean/{site}"][row, place].numpy() for row, place, _ in places])
     whole -= whole.mean(0)
     plane = whole @ np.linalg.svd(whole, full_matrices=False)[2][:2].T
-    (panel,) = result.details["points"]
-    assert len(panel["labels"]) < len(places)
-    drawn = np.column_stack([panel["x"], panel["y"]])
+    (panel,) = result.of_kind(Scatter)
+    assert len(panel.labels) < len(places)
+    drawn = np.column_stack([panel.x, panel.y])
     # A component's sign means nothing.
     nearest = np.abs(np.abs(drawn)[:, None] - np.abs(plane)[None]).sum(-1).argmin(1)
     names = {1: "1st", 3: "3rd"}
-    same = [names[places[n][2]] == label for n, label in zip(nearest, panel["labels"], strict=True)]
+    same = [names[places[n][2]] == label for n, label in zip(nearest, panel.labels, strict=True)]
     assert np.mean(same) > 0.98

@@ -139,7 +139,7 @@ def test_means_over_a_split(over: str):
     made = standing_in(by_hand.means(trials(NET, shown), over))
     result = ablated_set(split=shown, over=over, reference="train")
     same(result, {"nothing ablated": nothing, "set ablated": ablate(SET)}, made, SITES)
-    assert result.metadata["ablation"] == f"mean by {over} over the first 5 train episodes"
+    assert result.provenance.ablation.split(";")[0] == f"mean by {over} over the first 5 train episodes"
 
 
 def test_a_split_gives_its_first_2000_episodes(monkeypatch: pytest.MonkeyPatch):
@@ -210,9 +210,9 @@ def test_numbers_do_not_depend_on_what_is_kept_in_memory(monkeypatch: pytest.Mon
     keys |= {"measures": LOGITS, "tensors": ["dec-cross-1.1.k", "logits"]}
     kept = ask(MODEL, MIXED, **keys)
     monkeypatch.setattr("steer.engine.engine.BUDGET", 0)
-    anew = ask(MODEL, MIXED, **keys)
-    assert kept.rows == anew.rows
-    assert all(torch.equal(value, anew.tensors[name]) for name, value in kept.tensors.items())
+    again = ask(MODEL, MIXED, **keys)
+    assert kept.rows == again.rows
+    assert all(torch.equal(value, again.tensors[name]) for name, value in kept.tensors.items())
 
 
 def test_numbers_do_not_depend_on_batch_mates():

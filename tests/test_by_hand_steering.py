@@ -9,6 +9,7 @@ from by_hand_task import answer, exchanged, mirrored
 from small import DATA_SEED, ROLES, ask, checkpoint, listen, mass, net_of, of_arity, same, table, talker, trials, values
 
 from steer.models.checkpoint import load_checkpoint
+from steer.results.details import Transcript
 from steer.tasks.compositional.counterparts import VARIABLES, counterpart
 from steer.tasks.compositional.vocabulary import COLOURS
 
@@ -27,7 +28,7 @@ def pairs(variable: str, count: int = 4):
 
 def conditions(result, one, two, freeze=(), places=()):
     """By hand, with the control that the result says was drawn."""
-    control = [site for site in result.metadata["edited"]["control"] if site not in freeze]
+    control = [site for site in result.provenance.edited["control"] if site not in freeze]
     taken = {"one": one, "two": two, "control": control}
     by_hand = {name: borrow(sites, places, freeze) for name, sites in taken.items()}
     return {"before": nothing, **by_hand, "ceiling": borrow(["enc.tok"])}
@@ -81,7 +82,7 @@ def test_a_control_plays_no_role_whatever_the_seed():
     for seed in range(6):
         keys = {"kind": "steer", "variable": "index-in-question", "sets": sets, "control": "set", "seed": seed}
         result = ask(MODEL, episodes, **keys, episodes={"arity": 2}, measures=[{"name": "exact-match"}])
-        drawn |= set(result.metadata["edited"]["control"])
+        drawn |= set(result.provenance.edited["control"])
     # Three heads a block: one is in the set, one plays a role, one is left.
     assert {"enc-self-0.1", "dec-cross-1.0"} <= {head for players in ROLES.values() for head in players}
     assert drawn == {"enc-self-0.2.v", "dec-cross-1.2.z"}
@@ -144,9 +145,9 @@ def test_rates_count_what_was_written(variable, sites, changed):
             assert values(result, against=against)[name]["all"] == pytest.approx(count / len(episodes))
     assert hits["before"]["answer"] > 6
     assert hits["ceiling"]["counterfactual"] > 6
-    for one in result.details["examples"]:
-        row = [str(e) for e in episodes].index(one["prompt"])
-        assert one["written"] == [token for token in said[one["condition"]][row] if token in COLOURS]
+    for one in result.of_kind(Transcript):
+        row = [str(e) for e in episodes].index(one.prompt)
+        assert one.written == tuple(token for token in said[one.condition][row] if token in COLOURS)
 
 
 def test_the_two_ways_of_asking_for_exchanged_positions_agree():

@@ -12,11 +12,12 @@ from handmade import checkpoint
 from steer.anatomy.names import Node, Site
 from steer.discover.choosing import choices, rivals
 from steer.discover.lab import Lab
-from steer.discover.search import players
+from steer.discover.search import heads_in_role
 from steer.discover.writers import chosen, writing_heads
 from steer.models.batch import collate
 from steer.models.plain.transformer import Transformer
-from steer.results.circuit import Edge, Estimate, Member
+from steer.results.circuit import Edge, Member
+from steer.results.evidence import Estimate
 from steer.results.tally import Tally
 from steer.tasks.compositional.episode import Episode
 from steer.tasks.compositional.splits import make_splits
@@ -51,11 +52,11 @@ def test_what_is_kept_is_counted_for_each_number_of_arguments(lab: Lab):
     for tally, share in ((values, 0.4), (clean, 0.9)):
         tally.put(list(range(len(lab.episodes))), (rng.random((len(lab.episodes), 1)) < share) * 1.0, np.ones((12, 1)))
     found = lab.kept(values, clean)
-    for name, wanted in (("one_argument", (1,)), ("two_arguments", (2,)), (None, (1, 2))):
+    for name, wanted in (("one argument", (1,)), ("two arguments", (2,)), (None, (1, 2))):
         rows = [n for n, e in enumerate(lab.episodes) if len(e.question.arguments) in wanted]
-        told = found[name] if name else found
-        assert told["value"] == pytest.approx(values.values[rows].sum() / clean.values[rows].sum(), abs=1e-4)
-        assert told["low"] <= told["value"] <= told["high"]
+        told = found.groups[name] if name else found
+        assert told.value == pytest.approx(values.values[rows].sum() / clean.values[rows].sum(), abs=1e-4)
+        assert told.low <= told.value <= told.high
 
 
 def test_a_share_that_is_the_same_in_every_episode_is_certain(lab: Lab):
@@ -64,7 +65,7 @@ def test_a_share_that_is_the_same_in_every_episode_is_certain(lab: Lab):
     clean.put(list(range(12)), np.random.default_rng(1).random((12, 1)) + 0.1, np.ones((12, 1)))
     half.put(list(range(12)), 0.5 * clean.values, np.ones((12, 1)))
     told = lab.kept(half, clean)
-    assert (told["low"], told["value"], told["high"]) == (0.5, 0.5, 0.5)
+    assert (told.low, told.value, told.high) == (0.5, 0.5, 0.5)
 
 
 def test_a_head_writes_the_choice_as_its_own_algebra_says(lab: Lab):
@@ -100,9 +101,9 @@ def test_what_is_said_is_the_likeliest_token(lab: Lab):
         said = lab.model(torch.from_numpy(batch.prompt), torch.from_numpy(batch.output))[0].argmax(-1).tolist()
         for token, good, bad in zip(said, episode.answer, rivals(episode), strict=False):
             right, other, steps = right + (token == ID[good]), other + (token == ID[bad]), steps + 1
-    assert told["right"]["clean"]["value"] == pytest.approx(right / steps, abs=1e-4)
-    assert told["other_argument"]["clean"]["value"] == pytest.approx(other / steps, abs=1e-4)
-    assert told["without"] == ["dec-cross-1.2"]
+    assert told.right.clean.value == pytest.approx(right / steps, abs=1e-4)
+    assert told.other_argument.clean.value == pytest.approx(other / steps, abs=1e-4)
+    assert told.without == ("dec-cross-1.2",)
 
 
 def test_heads_that_write_come_by_how_much():
@@ -118,8 +119,8 @@ def test_heads_that_write_come_by_how_much():
 
 def test_a_head_that_writes_leads_its_role():
     score = Estimate(value=0.9, low=0.9, high=0.9)
-    members = [Member(node=f"dec-cross-0.{n}", role="rhs-scanner", score=score) for n in range(3)]
+    members = [Member(node=f"dec-cross-0.{n}", block="dec-cross-0", role="rhs-scanner", score=score) for n in range(3)]
     edge = Edge(source="dec-cross-0.1", target="dec-cross-1.0.q", sufficiency=score, necessity=score, measured_at="x")
-    assert players(members, [edge], {"dec-cross-0.2": 0.1}) == {
+    assert heads_in_role(members, [edge], {"dec-cross-0.2": 0.1}) == {
         "rhs-scanner": ("dec-cross-0.2", "dec-cross-0.1", "dec-cross-0.0")
     }

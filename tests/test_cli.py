@@ -78,7 +78,7 @@ def test_commands_about_one_episode_show_the_one_of_that_number(steer, tmp_path:
     assert tuple(seen["expected"]) == episode.answer
     page = json.loads(steer("attribute", "--head", "dec-cross-0.1", "-c", "tiny", "--episodes", 5, *ask).stdout)
     assert page["pattern"]["keys"] == seen["keys"]
-    assert page["episodes"] == 5
+    assert page["examples"] == 5
 
 
 RECIPE = "kind: clean\ncheckpoint: tiny\nepisodes: {count: 12}\nmeasures: [{name: token-accuracy}]\nfigure: none\n"
@@ -101,7 +101,7 @@ def test_changes_on_the_command_line_reach_the_recipe(steer, recipe_file, tmp_pa
     told = json.loads(steer("run", recipe_file(RECIPE), *changes, "--out", tmp_path, "--json").stdout)
     recipe = told["recipe"]
     assert (recipe["episodes"]["count"], recipe["episodes"]["split"], recipe["seed"]) == (7, "validation", 4)
-    assert (told["episodes"], {row["measure"] for row in told["rows"]}) == (7, {"exact-match"})
+    assert (told["examples"], {row["measure"] for row in told["rows"]}) == (7, {"exact-match"})
     mine = select(Episodes(count=7, split="validation"), 0)
     right = [given == one.answer for given, one in zip(answers(load_checkpoint("tiny").model, mine), mine, strict=True)]
     assert told["rows"][0]["value"] == pytest.approx(sum(right) / 7)
@@ -111,7 +111,7 @@ def test_a_tables_numbers_are_the_rows(steer, recipe_file, tmp_path: Path):
     path = recipe_file(RECIPE)
     told = json.loads(steer("run", path, "--out", tmp_path, "--json").stdout)
     text = steer("run", path, "--out", tmp_path).stdout
-    (row,) = [row for row in told["rows"] if row["position"] == "all"]
+    (row,) = [row for row in told["rows"] if row["position"] is None]
     (line,) = [line for line in text.splitlines() if line.startswith("clean")]
     assert line.split()[1:] == [
         "token-accuracy", "answer", f"{row['value']:.1%}", f"{row['low']:.1%}", "to", f"{row['high']:.1%}",
@@ -168,7 +168,7 @@ def test_a_checkpoint_is_asked_about_the_episodes_that_were_held_out_from_it(ste
     ask = ("--episodes", 40, "-c", tmp_path / "other", "--out", tmp_path, "--json")
     page = json.loads(steer("attribute", "--head", "dec-cross-0.1", *ask).stdout)
     said = [colour for episode in select(Episodes(count=40), 1) for colour in episode.answer]
-    counted = {row["token"]: row["counted"] for row in page["rows"] if row["token"] != "all"}
+    counted = {row["group"]: row["counted"] for row in page["rows"] if row["group"]}
     assert counted == {colour: said.count(colour) for colour in counted}
 
 

@@ -19,7 +19,7 @@ from steer.discover.attribution_patching import exact_effects, gradient_scores
 from steer.discover.interchange import interchange
 from steer.discover.lab import Lab, answer_likelihood
 from steer.discover.roles import Score, role_scores
-from steer.discover.search import Cast, discover
+from steer.discover.search import BestRoles, discover
 from steer.discover.table import describe
 from steer.engine.engine import Engine
 from steer.models.batch import collate
@@ -29,7 +29,8 @@ from steer.models.plain.config import ModelConfig
 from steer.models.plain.transformer import Transformer, initialise
 from steer.plan.plan import Ablated, Rebuild
 from steer.plan.text import shape_of
-from steer.results.circuit import Circuit, Described, Edge, Estimate, write_circuit
+from steer.results.circuit import Circuit, Described, Edge, write_circuit
+from steer.results.evidence import Estimate
 from steer.results.tally import Tally
 from steer.tasks.compositional.counterparts import counterpart
 from steer.tasks.compositional.splits import make_splits
@@ -83,8 +84,8 @@ def test_a_chain_is_found_link_by_link():
     # Tokens also set the scale of the LayerNorm before the pairing head; nothing else may be found.
     assert words <= {"enc-self-0.0.q", "enc-self-0.0.k", "dec-cross-0.0.v", "enc-self-1.0.q", "enc-self-1.0.k"}
     assert not circuit.groups
-    assert circuit.evidence["smallest_circuit"]["faithfulness"]["value"] == 1.0
-    assert circuit.evidence["smallest_circuit"]["heads"] == 3
+    assert circuit.evidence.check.smallest_circuit.faithfulness.value == 1.0
+    assert circuit.evidence.check.smallest_circuit.heads == 3
 
 
 def test_a_redundant_pair_is_a_group():
@@ -162,17 +163,17 @@ def test_gradient_scores_are_the_slope_of_the_likelihood(paper_model: Transforme
 def test_interchange_moves_the_answers_and_other_heads_do_not():
     made, shown = load_checkpoint("seed1"), paper_tasks(30)
     rows = interchange(made, shown)
-    found = {(row["variable"], row["sites"]): row for row in rows}
+    found = {(row.variable, row.sites): row for row in rows}
     for row in rows:  # the two ends of the scale: as it answers the counterpart, and as it answers the episode itself
-        others = [counterpart(episode, row["variable"]).answer for episode in shown]
-        asked = [counterpart(episode, row["variable"]) for episode in shown]
+        others = [counterpart(episode, row.variable).answer for episode in shown]
+        asked = [counterpart(episode, row.variable) for episode in shown]
         as_asked, as_it_is = (list(answers(made.model, some)) for some in (asked, shown))
         ends = [np.mean([a == b for a, b in zip(given, others, strict=True)]) for given in (as_asked, as_it_is)]
-        assert (row["ceiling"]["value"], row["without"]["value"]) == pytest.approx(ends, abs=1e-4)
+        assert (row.ceiling.value, row.without.value) == pytest.approx(ends, abs=1e-4)
     pairing = found["index-in-question", "primitive-pairing.z"]
-    assert pairing["accuracy"]["value"] > 0.8 * pairing["ceiling"]["value"]
-    assert pairing["null"] < 0.2
-    assert pairing["without"]["value"] < 0.2
+    assert pairing.accuracy.value > 0.8 * pairing.ceiling.value
+    assert pairing.null < 0.2
+    assert pairing.without.value < 0.2
 
 
 def test_discover_says_when_there_is_no_circuit(steer, tmp_path: Path):
@@ -188,7 +189,7 @@ def test_discover_says_when_there_is_no_circuit(steer, tmp_path: Path):
     (folder / "circuit.yaml").write_text("roles: [")
     ask = ("discover", "-c", folder, "--episodes", 20, "--out", tmp_path / "out")
     assert steer(*ask).exit_code == 2
-    assert steer(*ask, "--force").exit_code == 0  # what is broken is found anew
+    assert steer(*ask, "--force").exit_code == 0  # what is broken is searched again
     assert load_checkpoint(str(folder)).circuit is not None
 
 
@@ -209,7 +210,7 @@ def test_another_question_is_searched_anew(steer, tmp_path: Path):
         assert done.exit_code == 0, done.output
         (file,) = (tmp_path / "out").rglob("circuit.yaml")
         written = check(read(file), Circuit)
-        return "already known" in done.output, written.evidence["asked"]
+        return "already known" in done.output, written.evidence.settings.model_dump()
 
     assert ask("--episodes", 20) == (False, {"episodes": 20, "threshold": 0.1})
     assert ask("--episodes", 20) == (True, {"episodes": 20, "threshold": 0.1})
@@ -241,10 +242,10 @@ def test_a_circuit_is_drawn_again_and_a_broken_one_is_answered(steer, tmp_path: 
     assert "circuit.png" in steer("draw", tmp_path).output
     assert (tmp_path / "curve.png").is_file()
     text = (tmp_path / "circuit.yaml").read_text()
-    (tmp_path / "circuit.yaml").write_text(text.replace("enc-self-1.0", "foo"))
+    (tmp_path / "circuit.yaml").write_text(text.replace("source: enc-self-1.0", "source: foo"))
     broken = steer("draw", tmp_path)
     assert broken.exit_code == 2
-    assert "cannot be drawn" in broken.output
+    assert "not among the circuit's members: foo" in broken.output
     assert steer("draw", tmp_path, "--figure", "bars").exit_code == 2
 
 
@@ -281,15 +282,15 @@ def test_a_node_is_asked_anew_for_each_port_that_it_reaches(monkeypatch: pytest.
 def test_heads_that_look_but_do_not_write_are_no_output_heads():
     seen, written = Node("dec-cross", 0, 0), Node("dec-cross", 1, 0)
     scores = [Score(head, "output", 0.9, 0.1, Tally(1, 1)) for head in (seen, written)]
-    cast = Cast([*scores, Score(Node("enc-self", 0, 0), "primitive-pairing", 0.9, 0.1, Tally(1, 1))])
-    cast.keep_outputs([written])
-    assert (cast.role(seen), cast.role(written)) == (None, "output")
-    assert cast.role(Node("enc-self", 0, 0)) == "primitive-pairing"
+    roles = BestRoles([*scores, Score(Node("enc-self", 0, 0), "primitive-pairing", 0.9, 0.1, Tally(1, 1))])
+    roles.keep_outputs([written])
+    assert (roles.role(seen), roles.role(written)) == (None, "output")
+    assert roles.role(Node("enc-self", 0, 0)) == "primitive-pairing"
 
 
 def test_a_search_without_paths_ends_well(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("steer.discover.search.trace", lambda *given: tracing.Trace())
     found = found_in(chain(), (2, 4))
     assert found.roles["output"]
-    assert found.evidence["smallest_circuit"]
+    assert found.evidence.check.smallest_circuit
     assert "gradients agree" not in describe(found)

@@ -12,14 +12,16 @@ from types import SimpleNamespace
 import pytest
 from conftest import TINY, write_roles
 from handmade import copier
+from made import made_result, made_row
 
 from steer.base.errors import SteerError
 from steer.base.shipped import CHECKPOINTS
+from steer.commands.folders import results_folder
 from steer.models.checkpoint import load_checkpoint, save_checkpoint
 from steer.models.plain.transformer import Transformer
 from steer.models.record import read_record
 from steer.results.circuit import CIRCUIT
-from steer.results.result import Result, read_result, results_folder, write_result
+from steer.results.files import read_result, write_result
 
 
 @pytest.fixture
@@ -107,7 +109,7 @@ def test_a_result_saves_itself_even_where_every_object_can(tmp_path: Path):
 
     import steer.engine.backends.local  # noqa: F401  (after it, `save` is off)
 
-    result = Result({"name": "a", "recipe": {}}, [{"value": 0.5}])
+    result = made_result([made_row(0.5, 0.4, 0.6)])
     mount(nnsight.save, "save")
     try:
         assert hasattr(3, "save")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from made import made_result, made_row
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PathCollection
 from matplotlib.colors import to_hex
@@ -20,19 +22,32 @@ from steer.drawing.figures.pattern import draw_patterns
 from steer.drawing.figures.rates import draw_rates
 from steer.drawing.figures.scatter import draw_scatter
 from steer.drawing.figures.sweep import draw_bars, draw_components, draw_positions
-from steer.results.circuit import Circuit, Described, Edge, Estimate, Member
+from steer.results.circuit import Circuit, Described, Edge, Member
+from steer.results.details import Detail, Histogram, Pattern, Sample, Scatter, Transcript
+from steer.results.evaluation import Accuracy, Evaluation, GroupScore
+from steer.results.evidence import (
+    Ablation,
+    Check,
+    Choice,
+    Estimate,
+    Evidence,
+    GroupedSpread,
+    HeadSet,
+    Kept,
+    SmallestSet,
+    Spread,
+)
 from steer.results.result import Result
+from steer.results.rows import Row
 
 
-def row(condition: str, value: float, **labels: str) -> dict[str, Any]:
-    common = {"condition": condition, "measure": "attention-accuracy", "head": "dec-cross-1.5", "against": "answer"}
-    numbers = {"value": value, "low": value - 0.04, "high": value + 0.03}
-    return common | {"decoding": "", "position": "all"} | numbers | labels
+def row(condition: str, value: float, **fields: Any) -> Row:
+    common = {"condition": condition, "measure": "attention-accuracy", "of": "dec-cross-1.5"}
+    return made_row(value, value - 0.04, value + 0.03, **common | fields)
 
 
-def result(rows: list[dict[str, Any]], **details: list[dict[str, Any]]) -> Result:
-    told = {"name": "mine", "checkpoint": {"name": "some weights"}, "episodes": 1_234}
-    return Result(told | {"recipe": {"description": "what is shown", "figure": ["bars"]}}, rows, details=details)
+def result(rows: list[Row], *details: Detail, **provenance: Any) -> Result:
+    return made_result(rows, *details, **{"examples": 1_234, "description": "what is shown"} | provenance)
 
 
 def ticks(axis: Any) -> dict[float, str]:
@@ -112,7 +127,7 @@ def test_bars_of_several_heads_have_the_colour_that_the_legend_gives_them():
         ("b", "dec-cross-1.5"): 0.5,
         ("b", "dec-cross-0.2"): 0.7,
     }
-    figure = draw_bars(result([row(name, value, head=head) for (name, head), value in values.items()]))
+    figure = draw_bars(result([row(name, value, of=head) for (name, head), value in values.items()]))
     (axes,) = figure.axes
     named = legend(figure)
     assert {(name, named[colour]): end for name, _, _, end, colour in bars(axes)} == pytest.approx(values)
@@ -121,14 +136,14 @@ def test_bars_of_several_heads_have_the_colour_that_the_legend_gives_them():
 
 
 def test_only_rows_over_all_positions_are_bars():
-    rows = [row("a", 0.5), row("a", 0.9, position="1"), row("b", 0.4)]
+    rows = [row("a", 0.5), row("a", 0.9, position=1), row("b", 0.4)]
     (axes,) = draw_bars(result(rows)).axes
     assert {name: end for name, _, _, end, _ in bars(axes)} == pytest.approx({"a": 0.5, "b": 0.4})
 
 
 def test_components_stand_at_their_names():
     values = {"dec.tok": 0.2, "dec-self-0.1": -0.5, "dec-cross-1.5": 2.5, "dec-mlp-1": 1.0}
-    rows = [row("clean", value, head=head, measure="logit-attribution") for head, value in values.items()]
+    rows = [row("clean", value, of=head, measure="logit-attribution") for head, value in values.items()]
     (axes,) = draw_components(result(rows)).axes
     assert list(ticks(axes.yaxis).values()) == list(values)
     ends = {name: end if start == 0 else start for name, _, start, end, _ in bars(axes)}
@@ -148,7 +163,7 @@ def test_components_of_several_conditions_have_the_legends_colours():
         ("clean", "dec-mlp-1"): 2.5,
         ("off", "dec-mlp-1"): 3.5,
     }
-    rows = [row(name, value, head=head, measure="logit-attribution") for (name, head), value in values.items()]
+    rows = [row(name, value, of=head, measure="logit-attribution") for (name, head), value in values.items()]
     figure = draw_components(result(rows))
     named = legend(figure)
     assert {(named[colour], name): end for name, _, _, end, colour in bars(figure.axes[0])} == pytest.approx(values)
@@ -159,7 +174,7 @@ def test_components_of_several_conditions_have_the_legends_colours():
 
 def test_lines_run_through_the_values_at_their_positions():
     values = {"before": [0.9, 0.8, 0.7], "after": [0.2, 0.3, 0.4]}
-    rows = [row(name, some[n], position=str(n + 1)) for n in range(3) for name, some in values.items()]
+    rows = [row(name, some[n], position=n + 1) for n in range(3) for name, some in values.items()]
     figure = draw_positions(result([*rows, row("before", 0.5)]))
     (axes,) = figure.axes
     named = legend(figure)
@@ -187,7 +202,7 @@ RATES = {
 
 def test_shares_of_answers_are_stacked_in_their_own_colours():
     rows = [
-        row(name, value, measure="exact-match", against=kind, head="", decoding="greedy")
+        row(name, value, measure="exact-match", against=kind, of="", decoding="greedy")
         for name, shares in RATES.items()
         for kind, value in shares.items()
     ]
@@ -214,28 +229,25 @@ def test_shares_of_answers_are_stacked_in_their_own_colours():
 def test_a_steered_pattern_stands_beside_the_one_before_it_and_not_the_controls():
     panels = [pattern("dec-cross-1.5", name, n) for n, name in enumerate(("before", "first", "second", "control"))]
     panels.append(pattern("dec-cross-1.1", "before", 9))
-    examples = [
-        {"condition": name, "prompt": "B S A | A = red", "written": [f"colour-{name}"]} for name in ("before", "second")
-    ]
-    rows = [row(name, 0.5, measure="exact-match", against="counterfactual", head="") for name in ("before", "second")]
-    found = result(rows, patterns=panels, examples=examples)
-    found.metadata["recipe"]["sets"] = [{"name": "first"}, {"name": "second"}]
+    answers = [Transcript(name, "B S A | A = red", (f"colour-{name}",), ("red",)) for name in ("before", "second")]
+    rows = [row(name, 0.5, measure="exact-match", against="counterfactual", of="") for name in ("before", "second")]
+    found = result(rows, *panels, *answers, shown="second")
     maps = [axes for axes in draw_rates(found).axes if axes.get_title(loc="left")]
     assert len(maps) == 2
     for axes, panel in zip(maps, (panels[0], panels[2]), strict=True):
-        np.testing.assert_allclose(cells(axes), panel["weights"])
-        assert f"dec-cross-1.5, {panel['condition']}" in axes.get_title(loc="left")
-        assert f"writes colour-{panel['condition']}" in axes.get_title(loc="left")
+        np.testing.assert_allclose(cells(axes), panel.weights)
+        assert f"dec-cross-1.5, {panel.condition}" in axes.get_title(loc="left")
+        assert f"writes colour-{panel.condition}" in axes.get_title(loc="left")
 
 
 # Heat maps
 
 
-def pattern(head: str, condition: str, seed: int, keys: int = 4) -> dict[str, Any]:
-    weights = np.random.default_rng(seed).random((2, keys)).round(3).tolist()
-    names = [f"k{seed}{n}" for n in range(keys)]
-    told = {"head": head, "condition": condition, "weights": weights, "queries": ["SOS", f"q{seed}"], "keys": names}
-    return told | {"episode": "B S A | A = red", "answer": ["red", "blue"], "roles": ["output"]}
+def pattern(head: str, condition: str, seed: int, keys: int = 4) -> Pattern:
+    weights = tuple(map(tuple, np.random.default_rng(seed).random((2, keys)).round(3).tolist()))
+    names = tuple(f"k{seed}{n}" for n in range(keys))
+    shown = ("B S A | A = red", ("red", "blue"))
+    return Pattern(head, *shown, ("SOS", f"q{seed}"), names, weights, condition, roles=("output",))
 
 
 def cells(axes: Axes) -> np.ndarray:
@@ -252,37 +264,36 @@ def test_each_heat_map_shows_its_own_pattern_between_its_own_tokens():
         pattern("dec-cross-1.5", "clean", 2),
         pattern("dec-cross-1.1", "off", 3),
     ]
-    figure = draw_patterns(result([], patterns=panels))
+    figure = draw_patterns(result([], *panels))
     maps = [axes for axes in figure.axes if axes.get_visible() and axes.get_title(loc="left")]
     titles = {axes.get_title(loc="left"): axes for axes in maps}
     assert len(titles) == 3
     for panel in panels:
-        axes = titles[f"{panel['head']}, {panel['condition']}"]
-        np.testing.assert_allclose(cells(axes), panel["weights"])
-        assert list(ticks(axes.xaxis).values()) == panel["keys"]
-        assert list(ticks(axes.yaxis).values()) == panel["queries"]
+        axes = titles[f"{panel.head}, {panel.condition}"]
+        np.testing.assert_allclose(cells(axes), panel.weights)
+        assert tuple(ticks(axes.xaxis).values()) == panel.keys
+        assert tuple(ticks(axes.yaxis).values()) == panel.queries
     assert "B S A | A = red" in figure.get_suptitle()
     assert "red blue" in figure.get_suptitle()
 
 
 def test_heads_of_one_condition_are_titled_with_their_roles():
-    panels = [pattern("enc-self-0.1", "clean", 1), pattern("dec-cross-1.5", "clean", 2) | {"roles": []}]
-    figure = draw_patterns(result([], patterns=panels))
+    panels = [pattern("enc-self-0.1", "clean", 1), replace(pattern("dec-cross-1.5", "clean", 2), roles=())]
+    figure = draw_patterns(result([], *panels))
     titles = {axes.get_title(loc="left"): axes for axes in figure.axes}
-    np.testing.assert_allclose(cells(titles["enc-self-0.1, output"]), panels[0]["weights"])
-    np.testing.assert_allclose(cells(titles["dec-cross-1.5"]), panels[1]["weights"])
+    np.testing.assert_allclose(cells(titles["enc-self-0.1, output"]), panels[0].weights)
+    np.testing.assert_allclose(cells(titles["dec-cross-1.5"]), panels[1].weights)
 
 
 # Scatter
 
 
-def points(site: str, condition: str, seed: int) -> dict[str, Any]:
+def points(site: str, condition: str, seed: int) -> Scatter:
     rng = np.random.default_rng(seed)
-    labels = ["1", "3"] * 4
-    x, y = (rng.normal(size=8).round(4).tolist() for _ in range(2))
-    centres = {kind: [float(seed), float(number)] for number, kind in enumerate(("1", "3"))}
-    told = {"site": site, "tokens": "colours", "label": "index-in-question", "condition": condition, "labels": labels}
-    return told | {"x": x, "y": y, "centres": centres, "variance": [0.1 * seed, 0.05]}
+    x, y = (tuple(rng.normal(size=8).round(4).tolist()) for _ in range(2))
+    centres = {kind: (float(seed), float(number)) for number, kind in enumerate(("1", "3"))}
+    of = ("index-in-question", "colours")
+    return Scatter(condition, site, *of, (0.1 * seed, 0.05), centres, x, y, ("1", "3") * 4)
 
 
 def test_each_panel_of_a_scatter_carries_its_own_points_and_its_own_r2():
@@ -291,39 +302,43 @@ def test_each_panel_of_a_scatter_carries_its_own_points_and_its_own_r2():
         for m, site in enumerate(("a.k", "b.z"))
         for n, name in enumerate(("clean", "off"))
     ]
-    numbers = {(p["site"], p["condition"]): 0.9 - 0.2 * n for n, p in enumerate(panels)}
+    numbers = {(p.site, p.condition): 0.9 - 0.2 * n for n, p in enumerate(panels)}
     rows = [
-        row(name, value, head=site, measure="r-squared", against="index-in-question")
-        | {"tokens": tokens, "null": value / 10, "value": value if tokens == "colours" else 0.05}
+        replace(
+            row(name, value, of=site, measure="r-squared", against="index-in-question"),
+            tokens=tokens,
+            chance=value / 10,
+            value=value if tokens == "colours" else 0.05,
+        )
         for tokens in ("symbols", "colours")
         for (site, name), value in numbers.items()
     ]
-    figure = draw_scatter(result(rows, points=panels))
+    figure = draw_scatter(result(rows, *panels))
     grid = figure.axes
     assert len(grid) == 4
     for number, (axes, panel) in enumerate(zip(grid, panels, strict=True)):  # rows are sites, columns conditions
-        value = numbers[panel["site"], panel["condition"]]
+        value = numbers[panel.site, panel.condition]
         title = axes.get_title()
         assert f"R² {value:.2f} ({value - 0.04:.2f}–{value + 0.03:.2f})" in title
         assert f"null {value / 10:.3f}" in title
         clouds = [found for found in axes.collections if isinstance(found, PathCollection)]
         drawn = np.concatenate([cloud.get_offsets() for cloud in clouds])
-        assert sorted(map(tuple, drawn.tolist())) == sorted(zip(panel["x"], panel["y"], strict=True))
+        assert sorted(map(tuple, drawn.tolist())) == sorted(zip(panel.x, panel.y, strict=True))
         for kind, cloud in zip(("1", "3"), clouds, strict=True):
-            mine = [(x, y) for x, y, told in zip(panel["x"], panel["y"], panel["labels"], strict=True) if told == kind]
+            mine = [(x, y) for x, y, told in zip(panel.x, panel.y, panel.labels, strict=True) if told == kind]
             assert cloud.get_offsets().tolist() == [list(point) for point in mine]
-        assert f"{panel['variance'][0]:.0%}" in axes.get_xlabel()
-        assert f"{panel['variance'][1]:.0%}" in axes.get_ylabel()
+        assert f"{panel.variance[0]:.0%}" in axes.get_xlabel()
+        assert f"{panel.variance[1]:.0%}" in axes.get_ylabel()
         centres = {tuple(line.get_xydata()[0]) for line in axes.lines}
-        assert centres == set(map(tuple, panel["centres"].values()))
+        assert centres == set(panel.centres.values())
         if number % 2 == 0:
-            assert panel["site"] in axes.get_ylabel()
+            assert panel.site in axes.get_ylabel()
         if number < 2:
-            assert [text.get_text() for text in axes.texts] == [panel["condition"]]
+            assert [text.get_text() for text in axes.texts] == [panel.condition]
 
 
 def test_the_legend_of_a_scatter_gives_each_label_the_colour_of_its_points():
-    figure = draw_scatter(result([], points=[points("a.k", "clean", 1)]))
+    figure = draw_scatter(result([], points("a.k", "clean", 1)))
     (axes,) = figure.axes
     clouds = [found for found in axes.collections if isinstance(found, PathCollection)]
     assert legend(figure) == {to_hex(cloud.get_facecolor()[0]): kind for kind, cloud in zip("13", clouds, strict=True)}
@@ -334,22 +349,24 @@ def test_the_legend_of_a_scatter_gives_each_label_the_colour_of_its_points():
 
 
 def test_a_histogram_shows_the_counts_it_was_given():
-    edges = [0.0, 0.5, 1.0, 2.0]
+    edges = (0.0, 0.5, 1.0, 2.0)
     panels = [
-        {"head": head, "condition": "clean", "edges": edges, "own": own, "null": [30, 20, 50], "null_high": 1.7 + n,
-         "own_mean": 0.8 + n, "above_null": 0.25 + n / 10, "tokens": 12}
-        for n, (head, own) in enumerate({"dec-cross-1.5": [2, 4, 6], "dec-cross-1.1": [7, 1, 4]}.items())
+        Histogram(
+            "clean", head, 12, 0.25 + n / 10, edges, Sample(0.8 + n, 0.1, 1.9, own),
+            Sample(0.5, -1.0, 1.7 + n, (30, 20, 50)),
+        )
+        for n, (head, own) in enumerate({"dec-cross-1.5": (2, 4, 6), "dec-cross-1.1": (7, 1, 4)}.items())
     ]  # fmt: skip
-    figure = draw_histogram(result([], alignments=panels))
+    figure = draw_histogram(result([], *panels))
     for axes, panel in zip(figure.axes, panels, strict=True):
         drawn = {patch.get_label(): patch.get_data() for patch in axes.patches if isinstance(patch, StepPatch)}
-        for name, counts in (("own row", panel["own"]), ("other rows (null)", panel["null"])):
+        for name, counts in (("own row", panel.own.counts), ("other rows (null)", panel.others.counts)):
             np.testing.assert_allclose(drawn[name].edges, edges)
             np.testing.assert_allclose(drawn[name].values * np.diff(edges) * sum(counts), counts)
         lines = {line.get_label(): line.get_xdata()[0] for line in axes.lines}
-        assert lines["97.5th percentile of the null"] == panel["null_high"]
-        assert lines["mean, own row"] == panel["own_mean"]
-        assert f"{panel['head']}: {panel['above_null']:.1%}" in axes.get_title(loc="left")
+        assert lines["97.5th percentile of the null"] == panel.others.high
+        assert lines["mean, own row"] == panel.own.mean
+        assert f"{panel.head}: {panel.above_null:.1%}" in axes.get_title(loc="left")
     assert "12 colour tokens" in figure.get_suptitle()
 
 
@@ -363,7 +380,7 @@ def test_a_title_says_what_on_which_weights_and_how_many_episodes():
 
 def test_numbers_that_cannot_share_an_axis_get_pictures_of_their_own():
     rows = [row("a", 0.5), row("a", 3.0, measure="logit-attribution"), row("a", 0.3, measure="r-squared")]
-    drawn = [(name, [r["measure"] for r in part.rows]) for name, _, part in drawings("bars", result(rows))]
+    drawn = [(name, [r.measure for r in part.rows]) for name, _, part in drawings("bars", result(rows))]
     assert drawn == [
         ("bars", ["attention-accuracy"]),
         ("components", ["logit-attribution"]),
@@ -374,8 +391,7 @@ def test_numbers_that_cannot_share_an_axis_get_pictures_of_their_own():
 
 
 def test_every_asked_figure_is_a_file(tmp_path: Path):
-    found = result([row("a", 0.5), row("a", 0.6, position="1")])
-    found.metadata["recipe"]["figure"] = ["positions", "bars"]
+    found = result([row("a", 0.5), row("a", 0.6, position=1)], figures=("positions", "bars"))
     assert [path.name for path in draw_result(found, tmp_path)] == ["figure.png", "figure-bars.png"]
     assert {path.suffix for path in tmp_path.iterdir()} == {".png", ".pdf", ".svg"}
 
@@ -403,8 +419,8 @@ def test_an_evaluations_points_stand_at_their_groups(caught: dict[str, Figure], 
         "two arguments": (40, 0.5, (0.3, 0.6)),
         "one argument": (60, 0.95, (0.9, 1.0)),
     }
-    rows = [{"group": n, "episodes": e, "exact_match": v, "interval": i} for n, (e, v, i) in groups.items()]
-    report = {"checkpoint": "mine", "episodes": 100, "exact_match": 0.8, "groups": rows}
+    scores = tuple(GroupScore(name, *numbers) for name, numbers in groups.items())
+    report = Evaluation("mine", "test", (), Accuracy(100, 0.8, (0.7, 0.9), 0.9, 1.1, scores))
     accuracy.draw_accuracy(report, tmp_path)
     (axes,) = caught["accuracy"].axes
     names, spans = ticks(axes.yaxis), whiskers(axes)
@@ -414,8 +430,8 @@ def test_an_evaluations_points_stand_at_their_groups(caught: dict[str, Figure], 
         assert dot.get_xdata()[0] == value
         assert spans[float(dot.get_ydata()[0])] == interval
     assert caught["accuracy"].get_suptitle() == "mine; 80.0% of 100 test episodes"
-    strict = [{"slice": "any-4", "group": "hard", "episodes": 40, "exact_match": 0.3, "interval": [0.2, 0.4]}]
-    accuracy.draw_accuracy(report | {"strict": [*strict, {"slice": "long", "group": "long", "episodes": 0}]}, tmp_path)
+    strict = GroupScore("hard", 40, 0.3, (0.2, 0.4), "any-4"), GroupScore("long", 0, slice="long")
+    accuracy.draw_accuracy(replace(report, strict=strict), tmp_path)
     (axes,) = caught["accuracy"].axes
     names = ticks(axes.yaxis)
     assert list(names.values())[-1] == "hard (40)"  # on top; what does not fit into the model has no point
@@ -431,22 +447,32 @@ def edge(source: str, target: str, sufficiency: float, necessity: float, **more:
     return Edge(source=source, target=target, **given | more)
 
 
+NOTHING = Ablation(clean=about(0), ablated=about(0))
 FOUND = Circuit(
     checkpoint=Described(name="mine", sha256=""),
     roles={"output": ("dec-cross-1.5",), "primitive-pairing": ("enc-self-1.1",)},
-    members=(Member(node="enc-self-1.1", role="primitive-pairing"), Member(node="enc-mlp-0")),
+    members=(
+        Member(node="enc.tok", block="prompt"), Member(node="enc-mlp-0", block="enc-mlp-0"),
+        Member(node="enc-self-1.1", block="enc-self-1", role="primitive-pairing"),
+        Member(node="dec-cross-1.5", block="dec-cross-1"),
+    ),
     edges=(
         edge("enc-self-1.1", "dec-cross-1.5.k", 0.2, 0.9), edge("enc-self-1.1", "dec-cross-1.5.k", 0.1, 0.3),
         edge("enc-mlp-0", "enc-self-1.1.v", 0.4, 0.1), edge("enc.tok", "enc-mlp-0", 0.1, 0.0, in_company=about(0.6)),
     ),
-    evidence={
-        "curve": [[48, 0.98], [24, 0.9], [10, 0.3]],
-        "traced_heads": {"heads": 2, "faithfulness": {"value": 0.43}},
-        "smallest_circuit": {
-            "heads": 24, "clean": {"value": 0.5}, "faithfulness": about(0.8).model_dump(),
-            "random_circuits": {"mean": 0.2, "min": 0.1, "max": 0.4},
-        },
-    },
+    evidence=Evidence(
+        steer="0", searched_on="some", traced_from=("dec-cross-1.5",), read_by="attention", ablation="mean",
+        threshold=0.1, scale="", majority=0.5, curve=((48, 0.98), (24, 0.9), (10, 0.3)),
+        check=Check(
+            judged_on="others", traced_heads=HeadSet(heads=2, faithfulness=Kept(**dict(about(0.43)))),
+            model_without={}, choice=Choice(without=(), right=NOTHING, other_argument=NOTHING),
+            smallest_circuit=SmallestSet(
+                heads=24, clean=about(0.5), faithfulness=Kept(**dict(about(0.8))),
+                random_circuits=GroupedSpread(mean=0.2, min=0.1, max=0.4), everything_ablated=about(0),
+                model_without_circuit=about(0), model_without_random=Spread(mean=0, min=0, max=0),
+            ),
+        ),
+    ),
 )  # fmt: skip
 
 
@@ -456,9 +482,9 @@ def test_a_circuit_joins_its_nodes_as_strongly_as_its_paths(caught: dict[str, Fi
     blocks = ticks(axes.yaxis)
     nodes = {text.get_text().splitlines()[0]: text for text in axes.texts}
     assert {name: blocks[text.get_position()[1]] for name, text in nodes.items()} == {
-        "dec-x1.5": "dec-cross-1", "enc-1.1": "enc-self-1", "enc-mlp-0": "enc-mlp-0", "enc.tok": "prompt",
+        "dec-cross-1.5": "dec-cross-1", "enc-self-1.1": "enc-self-1", "enc-mlp-0": "enc-mlp-0", "enc.tok": "prompt",
     }  # fmt: skip
-    assert nodes["enc-1.1"].get_text().endswith("primitive pairing")
+    assert nodes["enc-self-1.1"].get_text().endswith("primitive pairing")
     arrows = [patch for patch in axes.patches if isinstance(patch, FancyArrowPatch)]
     drawn = {}
     for arrow in arrows:
@@ -467,7 +493,11 @@ def test_a_circuit_joins_its_nodes_as_strongly_as_its_paths(caught: dict[str, Fi
             min(nodes, key=lambda name: np.hypot(*np.subtract(nodes[name].get_position(), at))) for at in (start, end)
         ]
         drawn[tuple(ends)] = arrow
-    strengths = {("enc-1.1", "dec-x1.5"): 0.9, ("enc-mlp-0", "enc-1.1"): 0.4, ("enc.tok", "enc-mlp-0"): 0.6}
+    strengths = {
+        ("enc-self-1.1", "dec-cross-1.5"): 0.9,
+        ("enc-mlp-0", "enc-self-1.1"): 0.4,
+        ("enc.tok", "enc-mlp-0"): 0.6,
+    }
     assert drawn.keys() == strengths.keys()
     assert len(arrows) == 3  # a path that was found twice is drawn once
     widths = {ends: arrow.get_linewidth() for ends, arrow in drawn.items()}
@@ -475,8 +505,8 @@ def test_a_circuit_joins_its_nodes_as_strongly_as_its_paths(caught: dict[str, Fi
     assert by_width == sorted(strengths, key=strengths.__getitem__)
     handles, labels = axes.get_legend_handles_labels()
     colours = {label: to_hex(handle.get_color()) for handle, label in zip(handles, labels, strict=True)}
-    assert to_hex(drawn["enc-1.1", "dec-x1.5"].get_edgecolor()) == colours["into k"]
-    assert to_hex(drawn["enc-mlp-0", "enc-1.1"].get_edgecolor()) == colours["into v"]
+    assert to_hex(drawn["enc-self-1.1", "dec-cross-1.5"].get_edgecolor()) == colours["into k"]
+    assert to_hex(drawn["enc-mlp-0", "enc-self-1.1"].get_edgecolor()) == colours["into v"]
     assert to_hex(drawn["enc.tok", "enc-mlp-0"].get_edgecolor()) == colours["into an MLP"]
     assert "mine: 3 traced paths" in axes.get_title(loc="left")
     assert "traced paths: 2 heads alone keep 43.0%" in axes.get_title(loc="left")
@@ -484,7 +514,7 @@ def test_a_circuit_joins_its_nodes_as_strongly_as_its_paths(caught: dict[str, Fi
 
 
 def test_the_curve_shows_sizes_accuracies_and_what_chance_keeps(caught: dict[str, Figure], tmp_path: Path):
-    circuit.draw_curve(FOUND, tmp_path)
+    circuit.draw_curve("mine", FOUND.evidence, FOUND.evidence.check, tmp_path)
     (axes,) = caught["curve"].axes
     curve = next(line for line in axes.lines if len(line.get_xdata()) == 3)
     assert curve.get_xydata().tolist() == [[48, 0.98], [24, 0.9], [10, 0.3]]

@@ -115,16 +115,16 @@ def test_odd_arguments_are_answered(workshop: Path, arguments: list[str]):
 
 
 ROW = {
-    "condition": "clean", "measure": "exact-match", "head": "", "against": "answer", "decoding": "forced",
-    "position": "all", "value": 0.5, "low": 0.4, "high": 0.6,
+    "condition": "clean", "measure": "exact-match", "of": "", "against": "answer", "decoding": "forced",
+    "position": None, "value": 0.5, "low": 0.4, "high": 0.6, "counted": 3, "examples": 3, "unit": "share", "end": "",
 }  # fmt: skip
 PATTERN = {
     "head": "dec-cross-0.1", "condition": "clean", "roles": [], "queries": ["a"], "keys": ["b", "c"],
-    "weights": [[0.2, 0.8]], "episode": "A | A = red", "answer": ["red"],
+    "weights": [[0.2, 0.8]], "prompt": "A | A = red", "answer": ["red"], "kind": "pattern",
 }  # fmt: skip
 GOOD = {
-    "name": "a", "recipe": {"description": "", "figure": ["bars", "patterns"]}, "checkpoint": {"name": "m"},
-    "episodes": 3, "rows": [ROW], "details": {"patterns": [PATTERN]},
+    "format": 2, "name": "a", "description": "", "figures": ["bars", "patterns"], "checkpoint": {"name": "m"},
+    "examples": 3, "wanted": 3, "rows": [ROW], "details": [PATTERN],
 }  # fmt: skip
 VALUES = st.sampled_from(
     [None, "", "x", "\0", "\ud800", "x\n" * 99, -1, 1e308, float("nan"), 10**30, [], {}, [[]], True]

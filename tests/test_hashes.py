@@ -27,7 +27,9 @@ from steer.models.plain.transformer import Transformer, initialise
 from steer.recipe.load import load_recipe
 from steer.recipe.schema import RECIPE, Episodes, Recipe
 from steer.results.circuit import Circuit, Described
-from steer.results.result import content_hash, known, read_result
+from steer.results.files import read_result, saved_result
+from steer.results.provenance import Weights
+from steer.results.result import content_hash
 from steer.tasks.compositional.selection import select
 
 SILENT = {"description", "figure", "checkpoint"}  # words, pictures, and a name that is not the weights
@@ -144,7 +146,7 @@ def test_the_weights_the_version_and_the_way_of_counting_belong_to_the_question(
     hashes.append(experiment_hash(asked, load_checkpoint("tiny", dtype=torch.float64)))
     monkeypatch.setattr(experiment, "__version__", "0")
     hashes.append(experiment_hash(asked, tiny))
-    monkeypatch.setattr(experiment, "NUMBERS", -1)
+    monkeypatch.setattr(experiment, "RESULT_REVISION", -1)
     hashes.append(experiment_hash(asked, tiny))
     assert len(set(hashes)) == len(hashes)
     assert experiment_hash(asked, Checkpoint(tiny.model, tiny.record, "another name")) == hashes[-1]
@@ -205,7 +207,7 @@ def answered(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def numbers(outcome) -> list[float]:
-    return [row["value"] for row in outcome.result.rows]
+    return [row.value for row in outcome.result.rows]
 
 
 @pytest.mark.parametrize(
@@ -220,7 +222,7 @@ def test_another_question_in_the_same_folder_gets_other_numbers(answered: Path, 
     assert run(path, folder).unchanged
     second = run(path, folder, change)
     assert not second.unchanged
-    assert numbers(second) != [row["value"] for row in read_result(answered).rows]
+    assert numbers(second) != [row.value for row in read_result(answered).rows]
     assert numbers(second) == numbers(run(path, tmp_path / "fresh", change))
     assert read_result(folder).rows == second.result.rows
     assert run(path, folder, change).unchanged
@@ -235,7 +237,7 @@ def test_other_weights_or_precision_in_the_same_folder_get_other_numbers(recipe_
             checkpoint = load_checkpoint(str(tmp_path / str(seed) / "same name"), dtype=kind)
             outcome = run(path, folder, checkpoint=checkpoint)
             assert not outcome.unchanged
-            assert outcome.result.metadata["dtype"] == str(kind).removeprefix("torch.")
+            assert outcome.result.provenance.dtype == str(kind).removeprefix("torch.")
             found.append(numbers(outcome))
     assert len({tuple(values) for values in found}) == 4
 
@@ -243,14 +245,14 @@ def test_other_weights_or_precision_in_the_same_folder_get_other_numbers(recipe_
 def test_a_folder_knows_its_own_content_alone(recipe_file, tmp_path: Path):
     folder = tmp_path / "out"
     outcome = run(recipe_file(TEXT), folder)
-    content = outcome.result.metadata["hash"]
-    assert known(folder, content).rows == outcome.result.rows
-    assert known(folder, content[:-1] + "?") is None
-    assert known(tmp_path / "nowhere", content) is None
+    content = outcome.result.provenance.hash
+    assert saved_result(folder, content).rows == outcome.result.rows
+    assert saved_result(folder, content[:-1] + "?") is None
+    assert saved_result(tmp_path / "nowhere", content) is None
     told = json.loads((folder / "result.json").read_text())
     del told["hash"]
     (folder / "result.json").write_text(json.dumps(told))
-    assert known(folder, content) is None
+    assert saved_result(folder, content) is None
     (folder / "result.json").write_text("{")
     assert not run(tmp_path / "mine.yaml", folder).unchanged
 
@@ -261,15 +263,15 @@ def test_other_words_keep_the_numbers_and_are_written(recipe_file, tmp_path: Pat
     again = run(path, folder, "description=in other words")
     assert again.unchanged
     assert again.result.rows == first.result.rows
-    assert read_result(folder).metadata["recipe"]["description"] == "in other words"
+    assert read_result(folder).provenance.description == "in other words"
 
 
 def test_what_a_result_says_of_its_question_gives_its_hash_again(recipe_file, tmp_path: Path, tiny: Checkpoint):
     outcome = run(recipe_file(TEXT), tmp_path / "out", "ablation.value=zero")
-    told = outcome.result.metadata
-    assert told["hash"] == experiment_hash(RECIPE.validate_python(told["recipe"]), tiny)
-    assert told["ablation"] == "zero"
-    assert told["checkpoint"] == {"name": "tiny", "sha256": tiny.record.weights_sha256}
+    told = outcome.result.provenance
+    assert told.hash == experiment_hash(RECIPE.validate_python(told.recipe), tiny)
+    assert told.ablation == "zero"
+    assert told.checkpoint == Weights("tiny", tiny.record.weights_sha256)
 
 
 def test_a_recipe_asks_the_episodes_of_the_checkpoints_own_seed(recipe_file, tmp_path: Path, tiny: Checkpoint):
@@ -277,7 +279,7 @@ def test_a_recipe_asks_the_episodes_of_the_checkpoints_own_seed(recipe_file, tmp
     shown = "measures=[{name: attention-pattern, heads: dec-cross-0.0, episode: 4}]"
     asked = Checkpoint(tiny.model, record, "tiny")
     found = run(recipe_file(TEXT), tmp_path / "out", shown, checkpoint=asked).result.details
-    assert found["patterns"][0]["episode"] == str(select(Episodes(count=12), 1)[4])
+    assert found[0].prompt == str(select(Episodes(count=12), 1)[4])
 
 
 @pytest.mark.usefixtures("png_only")
@@ -291,8 +293,8 @@ def test_reproduce_again_with_more_episodes_or_other_weights_is_made_again(steer
         return {name: read_result(out / name) for name in shown}
 
     few, more = figures("-c", "tiny", "--episodes", 10), figures("-c", "tiny", "--episodes", 14)
-    assert {found.metadata["episodes"] for found in few.values()} == {10}
-    assert {found.metadata["episodes"] for found in more.values()} == {14}
+    assert {found.provenance.examples for found in few.values()} == {10}
+    assert {found.provenance.examples for found in more.values()} == {14}
     assert all(few[name].rows != more[name].rows for name in few)
     save_other(tmp_path / "tiny", 1)
     other = figures("-c", tmp_path / "tiny", "--episodes", 14)

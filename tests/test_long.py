@@ -38,24 +38,24 @@ def test_the_tiny_preset_learns_its_task_and_has_a_circuit(steer, tmp_path: Path
     assert right(made, fresh(400, 1)) > 0.9  # none of them was trained on
     found = discover(made, fresh(120, 2), fresh(240, 3), 120)
     assert found.roles["output"]
-    told = found.evidence["smallest_circuit"]
-    assert told["heads"] < 24
-    assert told["faithfulness"]["value"] > 0.7
-    assert told["random_circuits"]["mean"] < told["faithfulness"]["value"] - 0.2
-    assert told["model_without_circuit"]["value"] < told["model_without_random"]["mean"]
+    told = found.evidence.check.smallest_circuit
+    assert told.heads < 24
+    assert told.faithfulness.value > 0.7
+    assert told.random_circuits.mean < told.faithfulness.value - 0.2
+    assert told.model_without_circuit.value < told.model_without_random.mean
 
 
 def test_the_shipped_circuit_is_what_the_search_finds():
     shipped = load_checkpoint("seed1")
     splits = make_splits(shipped.record.data_seed)
     bare = Checkpoint(shipped.model, shipped.record, shipped.name)
-    asked = shipped.circuit.evidence["asked"]
-    found = discover(bare, splits.validation, splits.test, asked["episodes"], asked["threshold"])
+    asked = shipped.circuit.evidence.settings
+    found = discover(bare, splits.validation, splits.test, asked.episodes, asked.threshold)
     assert {role: set(heads) for role, heads in found.roles.items()} == {
         role: set(heads) for role, heads in shipped.circuit.roles.items()
     }
     assert {role: heads[0] for role, heads in found.roles.items()} == {
         role: heads[0] for role, heads in shipped.circuit.roles.items()
     }
-    one, other = (circuit.evidence["smallest_circuit"]["faithfulness"]["value"] for circuit in (found, shipped.circuit))
+    one, other = (circuit.evidence.check.smallest_circuit.faithfulness.value for circuit in (found, shipped.circuit))
     assert one == pytest.approx(other, abs=0.02)

@@ -21,6 +21,7 @@ from steer.models.batch import collate
 from steer.models.plain.config import ModelConfig
 from steer.models.plain.transformer import Transformer
 from steer.results.intervals import wilson
+from steer.results.rows import Labels
 from steer.results.tally import Tally, bootstrap_weights
 from steer.tasks.compositional.episode import Episode
 from steer.tasks.compositional.labels import labelled_tokens
@@ -71,16 +72,16 @@ def test_answer_measures_by_hand():
 def test_a_tallys_mean_is_the_plain_mean_of_what_counts(seed: int):
     rng = np.random.default_rng(seed)
     values, counted = rng.random((30, 5)), rng.integers(0, 2, (30, 5)).astype(float)
-    tally = Tally(30, 5, measure="m")
+    tally = Tally(30, 5, labels=Labels(measure="m"))
     tally.put(list(range(20)), values[:20], counted[:20])
     tally.put(list(range(20, 30)), values[20:], counted[20:])
-    rows = {row["position"]: row for row in tally.table(bootstrap_weights(30, 0, draws=50))}
-    assert rows["all"]["value"] == pytest.approx(values[counted == 1].mean())
+    rows = {row.position: row for row in tally.table(bootstrap_weights(30, 0, draws=50))}
+    assert rows[None].value == pytest.approx(values[counted == 1].mean())
     for place in range(5):
         if counted[:, place].any():
             here = values[:, place][counted[:, place] == 1]
-            assert rows[str(place + 1)]["value"] == pytest.approx(here.mean())
-            assert rows[str(place + 1)]["counted"] == len(here)
+            assert rows[place + 1].value == pytest.approx(here.mean())
+            assert rows[place + 1].counted == len(here)
 
 
 def test_the_bootstrap_covers_what_it_should():
@@ -91,7 +92,7 @@ def test_the_bootstrap_covers_what_it_should():
         tally = Tally(200, 1)
         tally.put(list(range(200)), rng.integers(0, 2, (200, 1)).astype(float), np.ones((200, 1)))
         (row,) = tally.table(weights)
-        held += row["low"] <= 0.5 <= row["high"]
+        held += row.low <= 0.5 <= row.high
     assert 0.9 <= held / 200 <= 0.99
 
 
@@ -102,7 +103,7 @@ def test_an_interval_of_hits_has_width_at_both_ends(hits: int, ends: tuple[float
         tally = Tally(200, positions, hits=True)
         tally.put(list(range(200)), np.full((200, positions), hits / 200), np.ones((200, positions)))
         for row in tally.table(weights):
-            assert (row["low"], row["high"]) == pytest.approx(ends, abs=1e-4)
+            assert (row.low, row.high) == pytest.approx(ends, abs=1e-4)
 
 
 # Logit attribution and alignment
@@ -229,13 +230,13 @@ def test_an_alignment_counts_what_it_was_given():
     found.add(owners[:30], own[:30], other[:30])
     found.add(owners[30:], own[30:], other[30:])
     weights = bootstrap_weights(10, 0, draws=50)
-    rows = {(measure, against): tally.table(weights)[0]["value"] for measure, against, tally in found.tallies()}
+    rows = {(measure, against): tally.table(weights)[0].value for measure, against, tally in found.tallies()}
     above = np.mean([value > np.percentile(other, 97.5) for value in own])
     assert rows["ov-alignment", "own row"] == pytest.approx(own.mean())
     assert rows["ov-alignment", "other rows"] == pytest.approx(other.mean())
     assert rows["ov-above-null", "other rows"] == pytest.approx(above)
-    assert found.summary()["above_null"] == pytest.approx(above)
-    bins = found.histogram()
-    assert sum(bins["own"]) == 80
-    assert sum(bins["null"]) == 80 * 19
-    assert len(bins["edges"]) == len(bins["own"]) + 1
+    bins = found.histogram("clean", "a head")
+    assert bins.above_null == pytest.approx(above)
+    assert sum(bins.own.counts) == 80
+    assert sum(bins.others.counts) == 80 * 19
+    assert len(bins.edges) == len(bins.own.counts) + 1

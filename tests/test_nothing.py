@@ -221,7 +221,7 @@ COMPARED = {
 
 
 def test_a_pair_that_cannot_move_gives_no_row():
-    found = {(row["condition"], row["measure"]) for row in small(**COMPARED).rows}
+    found = {(row.condition, row.measure) for row in small(**COMPARED).rows}
     every = {(c, m) for c in ("clean", "early", "late") for m in ("attention-mass", "token-accuracy")}
     assert found == every - {("late", "attention-mass")}
 
@@ -237,7 +237,7 @@ measures: [{name: attention-mass, heads: dec-cross-0.0}, {name: token-accuracy}]
 
 def test_a_frozen_site_is_not_called_edited():
     keys = {"nodes": "enc-self-0.0", "freeze": "dec-cross-2.1.q", "measures": ANSWERS, "episodes": {"count": 4}}
-    assert small(kind="ablate-set", **keys).metadata["edited"] == {"set ablated": ["enc-self-0.0.z"]}
+    assert small(kind="ablate-set", **keys).provenance.edited == {"set ablated": ("enc-self-0.0.z",)}
 
 
 def test_a_key_is_changed_once():
@@ -255,8 +255,8 @@ def test_places_beyond_every_prompt_edit_nothing():
     with pytest.raises(SteerError, match="no sequence has a place 5"):
         small(**answers, episodes={"count": 4, "length": [1, 2]})  # the decoder reads three tokens at most
     rows = small(**keys, places=[2, 64]).rows
-    assert {row["condition"]: row.get("warning") for row in rows} == {
-        "nothing ablated": None,
+    assert {row.condition: row.warning for row in rows} == {
+        "nothing ablated": "",
         "set ablated": "no sequence has a place 64",
     }
 
@@ -277,11 +277,11 @@ def test_r_squared_of_few_points_or_one_label_carries_a_warning():
         {"name": "r-squared", "site": "enc-self-0.0.z", "label": "index-in-question", "tokens": "symbols"}
     ]}  # fmt: skip
     (few,) = small(**keys, episodes={"count": 3, "arity": 2}).rows
-    assert few["warning"] == "R² of few points: only 3 of the rarest label"
+    assert few.warning == "R² of few points: only 3 of the rarest label"
     (one,) = small(**keys, episodes={"count": 30, "arity": 1}).rows
-    assert "single label" in one["warning"]
+    assert "single label" in one.warning
     (enough,) = small(**keys, episodes={"count": 30, "arity": 2}).rows
-    assert "warning" not in enough
+    assert not enough.warning
     points, episodes = torch.rand(40, 3).double().numpy(), torch.arange(40).numpy()
     assert explained(points, episodes % 2, episodes).warning == ""
     assert "only 3 of the rarest" in explained(points, (episodes < 3).astype(int), episodes).warning
@@ -290,7 +290,7 @@ def test_r_squared_of_few_points_or_one_label_carries_a_warning():
 def test_a_warning_stands_in_the_table_the_figure_and_the_rows(steer, tmp_path: Path):
     asked = ["run", "paper/fig06_index_in_question", "episodes.count=3", "--out", tmp_path / "out"]
     done = steer(*asked)
-    assert "warning: R² of few points" in done.output
+    assert "R² of few points" in done.output
     picture = next((tmp_path / "out").glob("*/figure.svg")).read_text()
     assert "Warning: R² of few points" in picture
     assert "cannot" in picture  # the panel of what an ablation cannot change
@@ -301,7 +301,7 @@ def test_a_checkpoint_is_still_measured_where_nothing_is_edited():
     rows = run_experiment(
         build_recipe(kind="clean", measures=ANSWERS, episodes={"count": 1}), load_checkpoint("tiny")
     ).rows
-    assert [row["condition"] for row in rows] == ["clean"]
+    assert [row.condition for row in rows] == ["clean"]
 
 
 @pytest.mark.parametrize(
@@ -322,18 +322,18 @@ def test_a_checkpoint_is_still_measured_where_nothing_is_edited():
 def test_what_only_the_data_can_tell_is_a_warning(keys: dict, says: bool):
     rows = small(**{"measures": ATTENTION, "episodes": {"arity": 2, "count": 8}} | keys).rows
     edited = [
-        row for row in rows if row["condition"] not in ("nothing ablated", "before", "ceiling", "everything ablated")
+        row for row in rows if row.condition not in ("nothing ablated", "before", "ceiling", "everything ablated")
     ]
     assert edited
-    assert {row.get("warning", "").startswith("the same as in the clean run") for row in edited} == {says}
-    assert not any("warning" in row for row in rows if row["condition"] in ("nothing ablated", "before", "ceiling"))
+    assert {row.warning.startswith("the same as in the clean run") for row in edited} == {says}
+    assert not any(row.warning for row in rows if row.condition in ("nothing ablated", "before", "ceiling"))
 
 
 def test_a_chains_places_are_warned_of_as_well():
     keys = {"kind": "chained-patch", "sources": "enc-self-0.0", "measures": ATTENTION, "episodes": {"count": 5}}
     for chain in (["dec-cross-1.0.k"], ["enc-self-1.0.v", "dec-cross-1.0.k"]):
         rows = small(**keys, chain=chain, places=[1, 64]).rows
-        warned = {row["condition"] for row in rows if "no sequence has a place 64" in row.get("warning", "")}
+        warned = {row.condition for row in rows if "no sequence has a place 64" in row.warning}
         assert warned == {"everything ablated", "enc-self-0.0"}, chain
 
 
@@ -349,7 +349,7 @@ def test_written_answers_have_no_row_where_nothing_can_arrive_either():
     keys = {"kind": "steer", "variable": "argument", "episodes": {"arity": 2, "count": 4}, "sets": sets}
     greedy = {"name": "exact-match", "decoding": "greedy", "against": "answer"}
     rows = small(**keys, freeze="dec-cross-1.0.z", measures=[*ATTENTION, greedy]).rows
-    found = {(row["condition"], row["measure"]) for row in rows}
+    found = {(row.condition, row.measure) for row in rows}
     assert ("held", "attention-mass") in found
     assert ("held", "exact-match") not in found
     assert ("free", "exact-match") in found
@@ -359,8 +359,8 @@ def test_steps_that_are_not_counted_do_not_count():
     """Answers of two colours: the third step says EOS, which attention is not held to."""
     keys = {"kind": "ablate-set", "nodes": "dec-cross-0.*", "episodes": {"arity": 2, "count": 8, "length": [2, 2]}}
     late = small(**keys, places=[3], measures=ATTENTION).rows
-    assert {row["condition"] for row in late if "warning" in row} == {"set ablated"}
-    assert not any("warning" in row for row in small(**keys, places=[2], measures=ATTENTION).rows)
+    assert {row.condition for row in late if row.warning} == {"set ablated"}
+    assert not any(row.warning for row in small(**keys, places=[2], measures=ATTENTION).rows)
 
 
 def test_a_swap_asks_questions_whose_answer_it_changes():

@@ -39,14 +39,12 @@ def test_a_heads_page_agrees_with_the_sweep_over_all_components(steer, tmp_path:
     few = ["--episodes", 40, "--out", tmp_path, "--json"]
     page = json.loads(steer("attribute", "--head", "dec-cross-1.2", *few).stdout)
     everything = json.loads(steer("attribute", *few).stdout)
-    mine = {
-        row["position"]: row["value"] for row in page["rows"] if row["token"] == "all" and "logit" in row["measure"]
-    }
-    theirs = {row["position"]: row["value"] for row in everything["rows"] if row["head"] == "dec-cross-1.2"}
+    mine = {row["position"]: row["value"] for row in page["rows"] if not row["group"] and "logit" in row["measure"]}
+    theirs = {row["position"]: row["value"] for row in everything["rows"] if row["of"] == "dec-cross-1.2"}
     assert mine == pytest.approx(theirs)
-    by_token = [row for row in page["rows"] if row["token"] != "all"]
+    by_token = [row for row in page["rows"] if row["group"]]
     total = sum(row["value"] * row["counted"] for row in by_token) / sum(row["counted"] for row in by_token)
-    assert total == pytest.approx(mine["all"])
+    assert total == pytest.approx(mine[None])
     assert page["alignment"]["tokens"] > 0
     assert page["pattern"]["head"] == "dec-cross-1.2"
 
@@ -54,18 +52,18 @@ def test_a_heads_page_agrees_with_the_sweep_over_all_components(steer, tmp_path:
 def test_a_page_tells_the_numbers_that_it_writes(steer, tmp_path: Path):
     text = steer("attribute", "--head", "dec-cross-1.2", "--episodes", 20, "--out", tmp_path).stdout
     page = json.loads((tmp_path / "page.json").read_text())
-    for title, name in (("own row", "own"), ("other rows", "null")):
+    for title, name in (("own row", "own"), ("other rows", "others")):
         told = re.search(rf"{title} +(\S+) +(\S+) to (\S+)", text)
-        wanted = [page["alignment"][f"{name}_{what}"] for what in ("mean", "low", "high")]
+        wanted = [page["alignment"][name][what] for what in ("mean", "low", "high")]
         assert list(told.groups()) == [f"{number:.2f}" for number in wanted]
     titles = {"logit-attribution": "logit contribution", "attention-accuracy": "attention accuracy"}
     for measure, title in titles.items():
         block = text.split(f"\n{title}")[1].split("\n\n")[0]
-        shown = dict(re.findall(r"  (overall|position \d|[a-z]+) +(\S+)   ", block))
+        shown = dict(re.findall(r"\n  (overall|position \d|[a-z]+) +(\S+)   ", block))
         how = ".1%" if measure == "attention-accuracy" else ".3f"
         rows = [row for row in page["rows"] if row["measure"] == measure]
-        places = [row["token"] if row["token"] != "all" else row["position"] for row in rows]
-        names = [{"all": "overall"}.get(place, f"position {place}" if place.isdigit() else place) for place in places]
+        places = ["overall" if row["position"] is None else f"position {row['position']}" for row in rows]
+        names = [row["group"] or place for row, place in zip(rows, places, strict=True)]
         assert shown == {name: f"{row['value']:{how}}" for name, row in zip(names, rows, strict=True)}
 
 

@@ -6,30 +6,33 @@ import csv
 import json
 import re
 import shutil
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 
 import pytest
 from conftest import write_roles
+from made import made_result, made_row
 
 from steer.base.shipped import recipe_names
 from steer.paper import rules as claims
-from steer.paper.claims import CLAIMS, ROLES, hold_all
+from steer.paper.claims import CLAIMS, ROLES, judge_all
 from steer.paper.reproduce import paper_recipes
-from steer.paper.rules import AS, DIFFERS, NOT_SHOWN, OPEN
-from steer.results.result import Result, read_result
+from steer.paper.verdicts import AS, DIFFERS, NOT_SHOWN, OPEN, Claim, Rule
+from steer.results.files import read_result
+from steer.results.result import Result
+from steer.results.rows import Row
 
-CAST = {"output": ["dec-cross-1.5"], "primitive-pairing": ["enc-self-1.1"], "rhs-scanner": ["dec-cross-0.6"]}
-CAST |= {"primitive-retrieval": ["enc-self-1.0"], "function-retrieval": ["enc-self-1.2"]}
-
-
-def row(value: float, spread: float = 0.01, **labels) -> dict:
-    common = {"condition": "clean", "measure": "m", "head": "", "against": "answer", "position": "all"}
-    return common | {"value": value, "low": value - spread, "high": value + spread} | labels
+HEADS = {"output": ["dec-cross-1.5"], "primitive-pairing": ["enc-self-1.1"], "rhs-scanner": ["dec-cross-0.6"]}
+HEADS |= {"primitive-retrieval": ["enc-self-1.0"], "function-retrieval": ["enc-self-1.2"]}
 
 
-def result(*rows: dict, **details) -> Result:
-    return Result({}, list(rows), details=details)
+def row(value: float, spread: float = 0.01, **fields: object) -> Row:
+    return made_row(value, value - spread, value + spread, **fields)
+
+
+def result(*rows: Row) -> Result:
+    return made_result(list(rows))
 
 
 def sweep(measured: dict[str, float]) -> Result:
@@ -40,20 +43,20 @@ ENDS = {"nothing ablated": 0.9, "everything ablated": 0.1}
 
 
 @pytest.mark.parametrize(
-    ("judge", "given", "verdict"),
+    ("rule", "given", "verdict"),
     [
         (claims.exact_match, result(row(0.975, measure="exact-match")), AS),
         (claims.exact_match, result(row(0.965, measure="exact-match")), f"{DIFFERS}: below 98 %"),
-        (claims.attribution, result(row(1, head="dec-cross-1.5"), row(0.9, head="dec-self-0.1")), AS),
+        (claims.attribution, result(row(1, of="dec-cross-1.5"), row(0.9, of="dec-self-0.1")), AS),
         (
-            claims.attribution, result(row(1, head="dec-cross-1.5"), row(0.99, head="dec-self-0.1")),
+            claims.attribution, result(row(1, of="dec-cross-1.5"), row(0.99, of="dec-self-0.1")),
             f"{OPEN}: dec-self-0.1 writes as much",
         ),
-        (claims.attribution, result(row(1, head="dec-cross-1.5"), row(9, head="dec-mlp-1")), AS),
-        (claims.attribution, result(row(1, head="dec-cross-1.5"), row(9, head="dec.tok")), AS),
+        (claims.attribution, result(row(1, of="dec-cross-1.5"), row(9, of="dec-mlp-1")), AS),
+        (claims.attribution, result(row(1, of="dec-cross-1.5"), row(9, of="dec.tok")), AS),
         (
             claims.attribution,
-            result(row(1, head="dec-cross-1.5"), row(1.4, head="dec-self-0.1"), row(2, head="dec-cross-1.1")),
+            result(row(1, of="dec-cross-1.5"), row(1.4, of="dec-self-0.1"), row(2, of="dec-cross-1.1")),
             f"{DIFFERS}: dec-cross-1.1 leads, the Output Head is number 3 of the heads",
         ),
         (claims.main_source("primitive-pairing"), sweep(ENDS | {"enc-self-1.1": 0.6, "enc-self-0.1": 0.3}), AS),
@@ -97,16 +100,16 @@ ENDS = {"nothing ablated": 0.9, "everything ablated": 0.1}
         (claims.main_source("primitive-pairing"), sweep(ENDS | {"enc-self-0.1": 0.1}), f"{NOT_SHOWN}: enc-self-1.1"),
     ],
 )  # fmt: skip
-def test_verdicts_on_counts(judge, given: Result, verdict: str):
-    assert held(judge, given).startswith(verdict)
+def test_verdicts_on_counts(rule, given: Result, verdict: str):
+    assert judged(rule, given).startswith(verdict)
 
 
-def held(judge, given: Result) -> str:
-    return claims.Claim("1", "r", "c", "p", judge).hold(given, CAST, "")["verdict"]
+def judged(rule: Rule, given: Result) -> str:
+    return Claim("1", "r", "c", "p", rule).judge(given, HEADS).verdict
 
 
-def r2(value: float, spread: float = 0.01, null: float = 0.02, condition: str = "clean") -> dict:
-    return row(value, spread, condition=condition, measure="r-squared", head="dec-cross-1.5.k", null=null)
+def r2(value: float, spread: float = 0.01, null: float = 0.02, condition: str = "clean") -> Row:
+    return row(value, spread, condition=condition, measure="r-squared", of="dec-cross-1.5.k", chance=null)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +122,7 @@ def r2(value: float, spread: float = 0.01, null: float = 0.02, condition: str = 
     ],
 )
 def test_verdicts_on_structure(value: float, verdict: str):
-    assert held(claims.carries("output", "k"), result(r2(value))) == verdict
+    assert judged(claims.carries("output", "k"), result(r2(value))) == verdict
 
 
 @pytest.mark.parametrize(
@@ -141,8 +144,8 @@ def test_verdicts_on_structure(value: float, verdict: str):
     ],
 )
 def test_verdicts_on_ablations(rule, before: float, after: float, verdict: str):
-    judge = claims.changed("output", "k", "off", rule)
-    assert held(judge, result(r2(before), r2(after, condition="off"))) == verdict
+    change = claims.changed("output", "k", "off", rule)
+    assert judged(change, result(r2(before), r2(after, condition="off"))) == verdict
 
 
 @pytest.mark.parametrize(
@@ -154,7 +157,7 @@ def test_attention_must_change_sides(before: tuple[float, float], after: tuple[f
     for condition, pair in (("before", before), ("after", after)):
         for against, value in zip(("answer", "counterfactual"), pair, strict=True):
             rows.append(row(value, condition=condition, measure="attention-mass", against=against))
-    assert held(claims.attention_follows, result(*rows)).startswith(verdict)
+    assert judged(claims.attention_follows, result(*rows)).startswith(verdict)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +174,7 @@ def test_answers_must_follow_at_all(after: float, verdict: str):
         row(v, condition=c, measure="exact-match", against="counterfactual")
         for c, v in (("before", 0), ("after", after))
     ]
-    assert held(claims.answers_follow, result(*rows)).startswith(verdict)
+    assert judged(claims.answers_follow, result(*rows)).startswith(verdict)
 
 
 @pytest.mark.parametrize(
@@ -183,9 +186,9 @@ def test_answers_must_follow_at_all(after: float, verdict: str):
     ],
 )
 def test_attention_must_be_right_at_each_position(places: tuple[float, ...], verdict: str):
-    rows = [row(value, position=str(n)) for n, value in enumerate(places, 1)]
-    rows = [r | {"measure": "attention-accuracy", "head": "dec-cross-1.5"} for r in [*rows, row(0.9)]]
-    assert held(claims.attention_accuracy, result(*rows)) == verdict
+    rows = [row(value, position=n) for n, value in enumerate(places, 1)]
+    rows = [replace(r, measure="attention-accuracy", of="dec-cross-1.5") for r in [*rows, row(0.9)]]
+    assert judged(claims.attention_accuracy, result(*rows)) == verdict
 
 
 @pytest.mark.parametrize(
@@ -200,7 +203,7 @@ def test_attention_must_be_right_at_each_position(places: tuple[float, ...], ver
 def test_alignment_is_judged_against_the_null(own: float, above: float, verdict: str):
     rows = [row(own, measure="ov-alignment", against="own row"), row(0, measure="ov-alignment", against="other rows")]
     rows.append(row(above, measure="ov-above-null", against="other rows"))
-    assert held(claims.alignment, result(*(r | {"head": "dec-cross-1.5"} for r in rows))) == verdict
+    assert judged(claims.alignment, result(*(replace(r, of="dec-cross-1.5") for r in rows))) == verdict
 
 
 def test_every_recipe_of_the_paper_is_judged_or_shown():
@@ -211,9 +214,9 @@ def test_every_recipe_of_the_paper_is_judged_or_shown():
 
 
 def test_nothing_known_is_said_of_every_claim():
-    table = hold_all({}, {}, {})
+    table = judge_all({}, {}, {})
     assert len(table) == len(CLAIMS) + len(ROLES)
-    assert all(line["verdict"].startswith((NOT_SHOWN, f"{DIFFERS}: no head plays it")) for line in table)
+    assert all(line.verdict.startswith((NOT_SHOWN, f"{DIFFERS}: no head plays it")) for line in table)
 
 
 # The command
@@ -241,7 +244,7 @@ def test_reproduce_writes_figures_claims_and_an_index(steer, cast: Path, tmp_pat
     kinds = [claim["verdict"].startswith(AS) for claim in told["claims"]]
     assert f"{len(kinds)} claims: {sum(kinds)} as in the paper" in page
     swapped = read_result(out / "swap_index")
-    assert swapped.metadata["episodes"] == 12
+    assert swapped.provenance.examples == 12
     for name in ("fig02d_ov_alignment", "fig10_relative_index", "swap_index"):
         assert steer("draw", out / name).exit_code == 0
 
@@ -260,7 +263,7 @@ def test_a_missing_role_is_told_and_stops_nothing(steer, cast: Path, tmp_path: P
     assert missing.startswith(f"{NOT_SHOWN}: this checkpoint has no head for the role $primitive-pairing")
     assert "$function-retrieval" in verdicts["without Function-Retrieval it is disrupted in RHS-Scanner Z"]
     relative = read_result(tmp_path / "out" / "fig10_relative_index")
-    assert {row["condition"] for row in relative.rows} == {"clean", "RHS-Scanners ablated"}
+    assert {row.condition for row in relative.rows} == {"clean", "RHS-Scanners ablated"}
     assert told["pictures"]["fig05b_k_chain"] == []
     page = (tmp_path / "out" / "index.html").read_text()
     assert "odd &lt;name&gt;" in page

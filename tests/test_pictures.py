@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from made import made_result, made_row
 from matplotlib.axes import Axes
 
 from steer.drawing.figures.draw import DRAWN
 from steer.drawing.figures.pattern import fill_pattern
 from steer.drawing.figures.theme import FORMATS, new_figure, theme
 from steer.recipe.load import Loaded
-from steer.results.result import Result, read_result
+from steer.results.details import Pattern
+from steer.results.files import read_result
+from steer.results.provenance import Weights
+from steer.results.result import Result
 
 LONG = {"letters": "x" * 5_000, "words": "word " * 2_000, "lines": "line\n" * 500, "tabs": "a\t" * 3_000}
 
 
-def bars(**told: str) -> Result:
-    row = {"measure": "exact-match", "head": "", "against": "answer", "decoding": "forced", "position": "all"}
-    row |= {"value": 0.5, "low": 0.4, "high": 0.6, "condition": told.get("condition", "clean")}
-    recipe = {"description": told.get("description", ""), "figure": ["bars"]}
-    meta = {"name": told.get("name", "a"), "recipe": recipe, "episodes": 9}
-    return Result(meta | {"checkpoint": {"name": told.get("checkpoint", "m")}}, [row])
+def bars(condition: str = "clean", checkpoint: str = "m", **provenance: str) -> Result:
+    row = made_row(0.5, 0.4, 0.6, measure="exact-match", condition=condition)
+    return made_result([row], checkpoint=Weights(checkpoint), **provenance)
 
 
 @pytest.mark.parametrize("key", ["description", "name", "checkpoint", "condition"])
@@ -46,7 +48,7 @@ def test_every_warning_stands_above_the_picture_once():
     result = bars()
     (first,) = result.rows
     said = {"b": "places are missing", "c": "few points", "d": "few points"}
-    result.rows += [first | {"condition": name, "warning": text} for name, text in said.items()]
+    result.rows += [replace(first, condition=name, warning=text) for name, text in said.items()]
     with theme():
         title = DRAWN["bars"](result).get_suptitle()
     assert title.count("Warning: places are missing") == title.count("Warning: few points") == 1
@@ -60,7 +62,8 @@ def test_a_pattern_is_an_image_with_its_tokens_at_the_cells():
     weights = np.arange(12).reshape(3, 4) / 12
     with theme():
         axes = new_figure(3, 3).add_subplot()
-        fill_pattern(axes, weights.tolist(), "ABC", "defg")
+        rows = tuple(map(tuple, weights.tolist()))
+        fill_pattern(axes, Pattern("a head", "", (), tuple("ABC"), tuple("defg"), rows))
     (image,) = axes.images
     assert np.array_equal(image.get_array(), weights)
     assert image.get_clim() == (0, 1)
@@ -77,9 +80,7 @@ def call(recipe_file, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[
     monkeypatch.setattr("steer.experiments.one.experiment_hash", lambda *given: "0123456789")
 
     def run(loaded: Loaded, *given: object) -> Result:
-        result = bars()
-        result.metadata |= {"hash": "0123456789", "seconds": 0.0, "recipe": loaded.recipe.model_dump(mode="json")}
-        return result
+        return bars(hash="0123456789", recipe=loaded.recipe.model_dump(mode="json"))
 
     monkeypatch.setattr("steer.experiments.one.run_experiment", run)
     path = recipe_file("kind: clean\ncheckpoint: tiny\nmeasures: [{name: exact-match}]\n")
@@ -97,8 +98,8 @@ def test_a_failed_picture_is_a_warning_and_the_numbers_stay(steer, call, monkeyp
     assert done.stderr == "warning: mine: the picture figure could not be drawn (ZeroDivisionError: no room)\n"
     told = json.loads(done.stdout)
     assert told["pictures"] == []
-    assert read_result(Path(told["folder"])).rows == told["rows"]
-    again = json.loads(steer(*call).stdout)  # it is tried anew
+    assert len(read_result(Path(told["folder"])).rows) == len(told["rows"]) == 1
+    again = json.loads(steer(*call).stdout)  # it is tried again
     assert again["unchanged"]
     assert [Path(name).name for name in again["pictures"]] == ["figure.png"]
 

@@ -63,8 +63,8 @@ def test_what_training_has_under_other_names_is_left_out():
     trained = [relabel(episode, Dice(2, "names")) for episode in episodes[:3]]
     model = load_checkpoint("tiny").model
     report = accuracy(model, episodes, trained=trained)
-    groups = {row["group"]: row["episodes"] for row in report["groups"]}
+    groups = {score.group: score.episodes for score in report.groups}
     kept = [e for e in episodes if not any(same_by_trying(e, t) for t in trained)]
     assert groups[NEW] == len(kept) <= 5
     assert groups.get(f"{NEW}, two arguments", 0) == int(np.sum([len(e.question.arguments) == 2 for e in kept]))
-    assert NEW not in {row["group"] for row in accuracy(model, episodes)["groups"]}
+    assert NEW not in {score.group for score in accuracy(model, episodes).groups}

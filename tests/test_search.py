@@ -19,7 +19,7 @@ from steer.anatomy.names import Node, Shape, Site
 from steer.discover.lab import Lab
 from steer.discover.prune import judge, prune
 from steer.discover.roles import Score, role_scores
-from steer.discover.search import Cast, discover
+from steer.discover.search import BestRoles, discover
 from steer.discover.trace import Question
 from steer.engine.engine import Part
 from steer.models.batch import collate
@@ -195,39 +195,39 @@ def test_random_circuits_are_as_large_as_the_circuit(size: int):
     """What is kept depends on how many heads are, and on nothing else."""
     told = judge(MadeUp(lambda kept: 0.8 * len(kept) / 8, HEADS), HEADS[:size])
     for number in ("mean", "min", "max"):
-        assert told["random_circuits"][number] == pytest.approx(size / 8)
-        assert told["model_without_random"][number] == pytest.approx(1 - size / 8)
-    assert told["heads"] == size
-    assert told["clean"]["value"] == pytest.approx(0.8)
-    assert told["faithfulness"]["value"] == pytest.approx(size / 8)
-    assert told["model_without_circuit"]["value"] == pytest.approx(1 - size / 8)
-    assert told["everything_ablated"]["value"] == 0
-    assert set(told["minimality"].values()) == {0.125}
-    assert told["completeness"]["max_gap"] == pytest.approx(1 - size / 8)
+        assert getattr(told.random_circuits, number) == pytest.approx(size / 8)
+        assert getattr(told.model_without_random, number) == pytest.approx(1 - size / 8)
+    assert told.heads == size
+    assert told.clean.value == pytest.approx(0.8)
+    assert told.faithfulness.value == pytest.approx(size / 8)
+    assert told.model_without_circuit.value == pytest.approx(1 - size / 8)
+    assert told.everything_ablated.value == 0
+    assert set(told.minimality.values()) == {0.125}
+    assert told.completeness.max_gap == pytest.approx(1 - size / 8)
 
 
 def test_random_circuits_are_drawn_and_differ():
-    found = judge(MadeUp(lambda kept: float("dec-cross-0.0" in kept), HEADS), HEADS[:4])["random_circuits"]
-    assert (found["min"], found["max"]) == (0, 1)
-    assert 0.2 < found["mean"] < 0.8
+    found = judge(MadeUp(lambda kept: float("dec-cross-0.0" in kept), HEADS), HEADS[:4]).random_circuits
+    assert (found.min, found.max) == (0, 1)
+    assert 0.2 < found.mean < 0.8
 
 
 def test_a_circuit_is_judged_by_what_it_keeps_without_the_rest():
     core = [head for head in HEADS if str(head) in NEED]
     told = judge(MadeUp(lambda kept: 0.6 * (kept >= NEED) + 0.1 * ("dec-cross-0.1" in kept) + 0.1, HEADS), core)
-    assert told["faithfulness"]["value"] == pytest.approx(0.7 / 0.8)
-    assert told["model_without_circuit"]["value"] == pytest.approx(0.2 / 0.8)
-    assert told["minimality"] == pytest.approx(dict.fromkeys(map(str, core), 0.6 / 0.8))
-    assert told["completeness"]["mean_gap"] == pytest.approx(0.1 / 0.8)
-    assert told["completeness"]["model_keeps"] == pytest.approx(0.2 / 0.8)
+    assert told.faithfulness.value == pytest.approx(0.7 / 0.8)
+    assert told.model_without_circuit.value == pytest.approx(0.2 / 0.8)
+    assert told.minimality == pytest.approx(dict.fromkeys(map(str, core), 0.6 / 0.8))
+    assert told.completeness.mean_gap == pytest.approx(0.1 / 0.8)
+    assert told.completeness.model_keeps == pytest.approx(0.2 / 0.8)
 
 
 def test_a_circuits_interval_is_told_with_the_episodes_it_was_judged_on():
     """Half of the episodes are done by the circuit, for sure; of 100 that is 0.5 ± 0.1."""
     told = judge(MadeUp(lambda kept: np.arange(COUNT) % 2 if len(kept) < 8 else 1.0, HEADS), HEADS[:4])
-    found = told["faithfulness"]
-    assert found["value"] == 0.5
-    assert (found["low"], found["high"]) == pytest.approx((0.4, 0.6), abs=0.03)
+    found = told.faithfulness
+    assert found.value == 0.5
+    assert (found.low, found.high) == pytest.approx((0.4, 0.6), abs=0.03)
 
 
 # Roles
@@ -241,16 +241,16 @@ def score(role: str, value: float, chance: float, head: Node = HEAD) -> Score:
 
 
 def test_a_role_is_played_from_half_way_between_chance_and_always():
-    assert Cast([score("primitive-pairing", 0.61, 0.2)]).role(HEAD) == "primitive-pairing"
-    assert Cast([score("primitive-pairing", 0.59, 0.2)]).role(HEAD) is None
-    assert Cast([score("primitive-pairing", 0.51, 0.0)]).role(HEAD) == "primitive-pairing"
-    assert Cast([score("primitive-pairing", 0.70, 0.5)]).role(HEAD) is None  # often right, and so is chance
+    assert BestRoles([score("primitive-pairing", 0.61, 0.2)]).role(HEAD) == "primitive-pairing"
+    assert BestRoles([score("primitive-pairing", 0.59, 0.2)]).role(HEAD) is None
+    assert BestRoles([score("primitive-pairing", 0.51, 0.0)]).role(HEAD) == "primitive-pairing"
+    assert BestRoles([score("primitive-pairing", 0.70, 0.5)]).role(HEAD) is None  # often right, and so is chance
 
 
 @pytest.mark.parametrize("turn", [1, -1])
 def test_a_head_plays_the_role_that_it_fits_best_above_chance(turn: int):
     scores = [score("primitive-retrieval", 0.80, 0.5), score("function-retrieval", 0.75, 0.1)][::turn]
-    assert Cast(scores).role(HEAD) == "function-retrieval"
+    assert BestRoles(scores).role(HEAD) == "function-retrieval"
 
 
 # The paper's example: which place looks at which, written down from its Table of roles. Places count from 0:
@@ -325,7 +325,7 @@ def test_the_output_head_that_writes_most_leads(first: float, second: float):
     found = discover(two_outputs(first, second), simple(40, (1, 1), 1), simple(40, (1, 1), 2), 40)
     heads = ["dec-cross-0.0", "dec-cross-0.1"]
     assert found.roles["output"] == tuple(heads if first > second else heads[::-1])
-    shares = [found.evidence["logit_shares"][head]["value"] for head in heads]
+    shares = [found.evidence.logit_shares[head].value for head in heads]
     assert shares[0] / shares[1] == pytest.approx(first / second, rel=1e-3)
     assert 0.9 < sum(shares) <= 1.1
 
@@ -350,23 +350,23 @@ def test_a_circuit_is_judged_on_other_episodes_than_it_was_chosen_on():
     easy, hard = simple(60, (1, 1), 1), simple(60, (3, 4), 2)
     found = discover(chain(), easy, hard, 60)
     assert "dec-cross-0.0" in found.roles["output"]
-    told = found.evidence["smallest_circuit"]
-    assert told["clean"]["value"] == 1.0
-    assert told["faithfulness"]["value"] < 0.6
-    gaze = told["output_attention"]
-    assert gaze["clean"]["value"] == 1.0
-    assert gaze["circuit"]["value"] < 0.6  # the keys are not told any more which colour is asked for
-    assert "60" in found.evidence["judged_on"]
+    told = found.evidence.check.smallest_circuit
+    assert told.clean.value == 1.0
+    assert told.faithfulness.value < 0.6
+    gaze = told.output_attention
+    assert gaze.clean.value == 1.0
+    assert gaze.circuit.value < 0.6  # the keys are not told any more which colour is asked for
+    assert "60" in found.evidence.check.judged_on
     again = discover(chain(), easy, easy, 60)
-    assert again.evidence["smallest_circuit"]["faithfulness"]["value"] == 1.0
+    assert again.evidence.check.smallest_circuit.faithfulness.value == 1.0
 
 
 def test_a_model_that_answers_little_is_judged_by_what_it_answers():
     """The copier among several colours: it is right by luck, and that is its whole scale."""
     made, easy, hard = copier(), simple(60, (1, 1), 1), simple(120, (3, 4), 2)
-    found = discover(made, easy, hard, 60).evidence["smallest_circuit"]
+    found = discover(made, easy, hard, 60).evidence.check.smallest_circuit
     lucky = np.mean([given == episode.answer for given, episode in zip(answers(made.model, hard), hard, strict=True)])
     assert 0.05 < lucky < 0.7
-    assert found["clean"]["value"] == pytest.approx(lucky, abs=1e-4)
-    assert found["clean"]["low"] < lucky < found["clean"]["high"]
-    assert found["faithfulness"]["value"] == pytest.approx(1.0)
+    assert found.clean.value == pytest.approx(lucky, abs=1e-4)
+    assert found.clean.low < lucky < found.clean.high
+    assert found.faithfulness.value == pytest.approx(1.0)

@@ -23,6 +23,7 @@ from steer.measures.representation import exchanged, explained, of_one_layout, r
 from steer.models.checkpoint import load_checkpoint
 from steer.models.decoding import answers
 from steer.results.intervals import wilson
+from steer.results.rows import Row
 from steer.results.tally import Tally, bootstrap_weights
 from steer.tasks.compositional.labels import labelled_tokens
 from steer.tasks.compositional.splits import make_splits
@@ -38,8 +39,8 @@ def filled(values: np.ndarray, counted: np.ndarray, hits: bool = False) -> Tally
     return tally
 
 
-def half(row: dict) -> float:
-    return (row["high"] - row["low"]) / 2
+def half(row: Row) -> float:
+    return (row.high - row.low) / 2
 
 
 def standard_error(values: np.ndarray, counted: np.ndarray) -> float:
@@ -79,16 +80,16 @@ def test_a_tallys_interval_is_that_of_its_episodes(hits: bool):
     counted = (np.arange(5) < lengths[:, None]).astype(float)
     ease = rng.random((400, 1)) ** 2
     values = (rng.random((400, 5)) < ease).astype(float) if hits else rng.normal(ease * 3, 0.4, (400, 5))
-    rows = {row["position"]: row for row in filled(values, counted, hits).table(bootstrap_weights(400, 3))}
-    assert half(rows["all"]) == pytest.approx(Z * standard_error(values, counted), rel=NARROW)
-    together = rows["all"]["value"]
-    assert rows["all"]["low"] < together < rows["all"]["high"]
+    rows = {row.position: row for row in filled(values, counted, hits).table(bootstrap_weights(400, 3))}
+    assert half(rows[None]) == pytest.approx(Z * standard_error(values, counted), rel=NARROW)
+    together = rows[None].value
+    assert rows[None].low < together < rows[None].high
     apart = counted.reshape(-1, 1)  # as if every token were an episode of its own: far too sure
-    assert half(rows["all"]) > 1.3 * Z * standard_error(values.reshape(-1, 1), apart)
+    assert half(rows[None]) > 1.3 * Z * standard_error(values.reshape(-1, 1), apart)
     for place in range(5):
         mine = [place]
         error = standard_error(values[:, mine], counted[:, mine])
-        assert half(rows[str(place + 1)]) == pytest.approx(Z * error, rel=NARROW)
+        assert half(rows[place + 1]) == pytest.approx(Z * error, rel=NARROW)
 
 
 def test_positions_that_agree_count_once():
@@ -98,7 +99,7 @@ def test_positions_that_agree_count_once():
     low, high = wilson(70, 100)
     assert half(rows[0]) == pytest.approx((high - low) / 2, rel=NARROW)
     for row in rows[1:]:
-        assert (row["low"], row["high"]) == wilson(70, 100)
+        assert (row.low, row.high) == wilson(70, 100)
 
 
 def test_a_position_that_few_episodes_have_is_known_less_well():
@@ -107,8 +108,8 @@ def test_a_position_that_few_episodes_have_is_known_less_well():
     values = np.zeros((200, 3))
     values[:20] = 1
     rows = filled(values, counted, hits=True).table(bootstrap_weights(200, 0))
-    assert (rows[3]["low"], rows[3]["high"]) == wilson(20, 30)
-    assert (rows[3]["counted"], rows[3]["value"]) == (30, pytest.approx(20 / 30))
+    assert (rows[3].low, rows[3].high) == wilson(20, 30)
+    assert (rows[3].counted, rows[3].value) == (30, pytest.approx(20 / 30))
 
 
 @pytest.mark.parametrize("positions", [1, 4])
@@ -117,7 +118,7 @@ def test_what_never_fails_is_still_uncertain(positions: int):
         rows = filled(np.full((50, positions), value), np.ones((50, positions)), hits=True).table(
             bootstrap_weights(50, 0)
         )
-        assert all((row["low"], row["high"]) == wilson(int(50 * value), 50) for row in rows)
+        assert all((row.low, row.high) == wilson(int(50 * value), 50) for row in rows)
 
 
 def test_a_part_of_a_tally_is_that_of_its_episodes_alone():
@@ -127,13 +128,13 @@ def test_a_part_of_a_tally_is_that_of_its_episodes_alone():
     part = filled(values, counted).only(mine.tolist())
     assert Lab.mean(part) == pytest.approx(values[mine][counted[mine] == 1].mean())
     (first, *_) = part.table(bootstrap_weights(60, 0, draws=50))
-    assert first["counted"] == counted[mine].sum()
+    assert first.counted == counted[mine].sum()
 
 
 def test_values_that_are_no_hits_are_no_tosses():
     """Half of the attention at every step is no coin that falls both ways: there is nothing uncertain in it."""
     (row,) = filled(np.full((50, 1), 0.5), np.ones((50, 1))).table(bootstrap_weights(50, 0))
-    assert (row["low"], row["value"], row["high"]) == (0.5, 0.5, 0.5)
+    assert (row.low, row.value, row.high) == (0.5, 0.5, 0.5)
 
 
 def test_the_bootstrap_covers_95_percent_of_clustered_episodes():
@@ -141,7 +142,7 @@ def test_the_bootstrap_covers_95_percent_of_clustered_episodes():
     for _ in range(600):
         values = rng.normal(0, 1, (80, 1)) + rng.normal(0, 0.5, (80, 3))  # the truth is 0
         row = filled(values, np.ones((80, 3))).table(weights)[0]
-        held += row["low"] <= 0 <= row["high"]
+        held += row.low <= 0 <= row.high
     assert 0.92 <= held / 600 <= 0.97
 
 
@@ -186,7 +187,7 @@ def test_discoverys_estimates_are_the_tallys(lab: Lab):
     tally = filled(RNG(6).random((150, 1)), np.ones((150, 1)))
     (row,) = tally.table(bootstrap_weights(150, lab.seed, len(lab.weights)))
     found = lab.estimate(tally)
-    assert (found.value, found.low, found.high) == pytest.approx((row["value"], row["low"], row["high"]), abs=1e-4)
+    assert (found.value, found.low, found.high) == pytest.approx((row.value, row.low, row.high), abs=1e-4)
 
 
 # R² and its null
@@ -330,14 +331,14 @@ def test_an_alignment_is_told_by_the_middle_95_percent():
     own, other = np.linspace(0, 1, 1_001), np.linspace(-1, 0.6, 4_001)[: 4 * 1_000].reshape(1_000, 4)
     found = Alignment(1_001)
     found.add(np.arange(1_000), own[:-1], other)
-    told = found.summary()
-    assert (told["own_low"], told["own_high"]) == pytest.approx((0.025, 0.975), abs=2e-3)
-    assert (told["null_low"], told["null_high"]) == pytest.approx((-0.96, 0.56), abs=2e-3)
-    assert told["above_null"] == pytest.approx(0.44, abs=3e-3)  # of own, from 0.56 on
+    told = found.histogram("clean", "a head")
+    assert (told.own.low, told.own.high) == pytest.approx((0.025, 0.975), abs=2e-3)
+    assert (told.others.low, told.others.high) == pytest.approx((-0.96, 0.56), abs=2e-3)
+    assert told.above_null == pytest.approx(0.44, abs=3e-3)  # of own, from 0.56 on
     _, (_, _, others), (_, _, above) = found.tallies()
     weights = bootstrap_weights(1_001, 0, draws=50)
-    assert above.table(weights)[0]["value"] == pytest.approx(0.44, abs=3e-3)
-    assert others.table(weights)[0]["value"] == pytest.approx(other.mean())
+    assert above.table(weights)[0].value == pytest.approx(0.44, abs=3e-3)
+    assert others.table(weights)[0].value == pytest.approx(other.mean())
 
 
 # Exact match by groups
@@ -354,14 +355,14 @@ def test_an_evaluation_counts_each_group_by_hand():
         length = f"{len(episode.answer)} token" + "s" * (len(episode.answer) > 1)
         for name in (arity, length):
             groups.setdefault(name, []).append(hit)
-    assert {row["group"]: (row["episodes"], row["exact_match"]) for row in told["groups"]} == {
+    assert {score.group: (score.episodes, score.exact_match) for score in told.groups} == {
         name: (len(hits), np.mean(hits)) for name, hits in groups.items()
     }
-    for row in told["groups"]:
-        hits, total = round(row["exact_match"] * row["episodes"]), row["episodes"]
+    for score in told.groups:
+        hits, total = round(score.exact_match * score.episodes), score.episodes
         ci = stats.binomtest(hits, total).proportion_ci(method="wilson")
-        assert row["interval"] == pytest.approx((ci.low, ci.high))
-    assert told["exact_match"] == np.mean(right)
+        assert score.interval == pytest.approx((ci.low, ci.high))
+    assert told.exact_match == np.mean(right)
 
 
 def test_an_r_squared_lies_in_its_own_interval():
@@ -375,7 +376,7 @@ def test_an_r_squared_lies_in_its_own_interval():
 def test_gradients_agree_by_size_whatever_their_signs():
     exact, scores = [3.0, -2.0, 1.0, -0.5], [-30.0, 20.0, -10.0, 5.0]  # the same ranks by size, the signs turned
     found = Opinions([], exact, scores, [5.0, 10.0, -20.0, 30.0]).agreement()
-    assert found == {"eap": 1.0, "eap_ig": -1.0}
+    assert (found.eap, found.eap_ig) == (1.0, -1.0)
 
 
 def test_a_share_that_never_varies_has_an_interval_without_width(monkeypatch: pytest.MonkeyPatch):

@@ -65,7 +65,7 @@ def test_the_ceiling_is_the_models_own_answer_to_the_counterpart():
     keys = {"sets": [{"name": "one", "sites": "enc-self-0.0.z"}], "freeze": ["enc-self-1.0.z", "dec-cross-1.0.q"]}
     loaded = steer_recipe(**keys)
     result = run_experiment(loaded, checkpoint)
-    value = {(row["condition"], row["against"]): row["value"] for row in result.rows}
+    value = {(row.condition, row.against): row.value for row in result.rows}
     others = counterparts(select(loaded.recipe.episodes, 0, "index-in-question"), "index-in-question")
     right = [said == other.answer for said, other in zip(answers(checkpoint.model, others), others, strict=True)]
     assert value["ceiling", "counterfactual"] == pytest.approx(sum(right) / len(right))
@@ -77,10 +77,7 @@ def test_exchanged_positions_are_the_position_swaps():
     swap = {"kind": "position-swap", "ports": "enc-self-0.3.v", "episodes": {"arity": 2, "count": 24}}
     one = run_experiment(build_recipe(**swap, measures=RATES), checkpoint)
     two = run_experiment(steer_recipe(by="positions", sets=[{"name": "after", "sites": "enc-self-0.3.v"}]), checkpoint)
-    rates = [
-        {(r["condition"], r["against"]): r["value"] for r in found.rows if r["condition"] == "after"}
-        for found in (one, two)
-    ]
+    rates = [{(r.condition, r.against): r.value for r in found.rows if r.condition == "after"} for found in (one, two)]
     assert rates[0] == rates[1]
     assert rates[0]["after", "counterfactual"] > 0.8  # and it steers
 

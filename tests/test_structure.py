@@ -22,7 +22,8 @@ from steer.models.batch import collate
 from steer.models.checkpoint import Checkpoint, Record, load_checkpoint
 from steer.models.plain.config import ModelConfig
 from steer.models.plain.transformer import Transformer
-from steer.results.result import read_result, write_result
+from steer.results.details import Histogram, Scatter
+from steer.results.files import read_result, to_json, write_result
 from steer.tasks.compositional.labels import labelled_tokens
 from steer.tasks.compositional.splits import make_splits
 
@@ -64,16 +65,16 @@ def test_a_head_that_copies_by_design_aligns_exactly(copier: Checkpoint):
     """LayerNorm takes a one-hot vector to (1 - 1/32) / s at its token and (-1/32) / s elsewhere."""
     result = run(copier, measures=[{"name": "ov-alignment", "heads": "dec-cross-0.0"}])
     spread = np.sqrt(1 / SIZE - 1 / SIZE**2 + 1e-5)
-    rows = {(row["measure"], row["against"]): row for row in result.rows}
-    assert rows["ov-alignment", "own row"]["value"] == pytest.approx((1 - 1 / SIZE) / spread)
-    assert rows["ov-alignment", "other rows"]["value"] == pytest.approx(-1 / SIZE / spread)
-    assert rows["ov-above-null", "other rows"]["value"] == 1.0
-    assert rows["ov-alignment", "own row"]["counted"] == result.details["alignments"][0]["tokens"]
+    rows = {(row.measure, row.against): row for row in result.rows}
+    assert rows["ov-alignment", "own row"].value == pytest.approx((1 - 1 / SIZE) / spread)
+    assert rows["ov-alignment", "other rows"].value == pytest.approx(-1 / SIZE / spread)
+    assert rows["ov-above-null", "other rows"].value == 1.0
+    assert rows["ov-alignment", "own row"].counted == result.of_kind(Histogram)[0].tokens
 
 
 def test_the_only_writer_has_the_whole_logit(copier: Checkpoint):
     result = run(copier, episodes={"count": 2_000}, measures=[{"name": "logit-attribution"}])
-    shares = {row["head"]: row["value"] for row in result.rows if row["position"] == "all"}
+    shares = {row.of: row.value for row in result.rows if row.position is None}
     assert shares["dec-cross-0.0"] > 0.1
     assert {name for name, value in shares.items() if value != 0} == {"dec-cross-0.0"}
     batch = collate(make_splits(0).test)
@@ -116,11 +117,11 @@ DIRECTIONS = np.random.default_rng(0).normal(size=(4, SIZE))
 def test_an_exact_function_of_the_label_is_explained_whole(copier: Checkpoint, tokens: str):
     found = represented(copier, lambda row, kind: DIRECTIONS[kind], tokens)
     (row,) = found.rows(np.ones((1, len(EPISODES))))
-    assert (row["value"], row["low"], row["high"]) == pytest.approx((1, 1, 1))
-    assert row["null"] < 0.3
-    (panel,) = found.details()["points"]
-    assert len(set(zip(panel["x"], panel["labels"], strict=True))) == len(panel["centres"]) == 2
-    assert panel["variance"] == pytest.approx([1, 0])
+    assert (row.value, row.low, row.high) == pytest.approx((1, 1, 1))
+    assert row.chance < 0.3
+    (panel,) = found.details()
+    assert len(set(zip(panel.x, panel.labels, strict=True))) == len(panel.centres) == 2
+    assert panel.variance == pytest.approx([1, 0])
 
 
 def test_r2_of_collected_activations_is_that_of_a_regression(copier: Checkpoint):
@@ -131,9 +132,9 @@ def test_r2_of_collected_activations_is_that_of_a_regression(copier: Checkpoint)
     fitted = LinearRegression().fit(onehot, values).predict(onehot)
     wanted = 1 - ((values - fitted) ** 2).sum() / ((values - values.mean(0)) ** 2).sum()
     (row,) = found.rows(np.ones((1, len(EPISODES))))
-    assert row["value"] == pytest.approx(wanted)
+    assert row.value == pytest.approx(wanted)
     assert 0.1 < wanted < 0.9
-    assert row["counted"] == len(labels) == 2 * len(EPISODES)
+    assert row.counted == len(labels) == 2 * len(EPISODES)
 
 
 # Whole recipes
@@ -144,25 +145,25 @@ def test_an_ablated_site_without_variance_gives_zero_and_a_picture(copier: Check
     compared = {"kind": "compare", "conditions": [{"name": "off", "ablate": "dec-cross-0.0"}]}
     result = run(copier, **compared, ablation={"value": "zero"}, measures=[site], figure="scatter")
     clean, off = result.rows
-    assert clean["value"] > 0
-    assert (off["value"], off["low"], off["high"], off["null"]) == (0, 0, 0, 0)
+    assert clean.value > 0
+    assert (off.value, off.low, off.high, off.chance) == (0, 0, 0, 0)
     assert draw_result(result, tmp_path)[0].stat().st_size > 1_000
 
 
 def test_two_labels_of_one_site_have_rows_and_panels_of_their_own(copier: Checkpoint):
     site = {"name": "r-squared", "site": "enc.memory", "label": "index-in-question"}
     result = run(copier, measures=[site | {"tokens": "symbols"}, site | {"tokens": "colours"}], figure="scatter")
-    values = {row["tokens"]: row["value"] for row in result.rows}
+    values = {row.tokens: row.value for row in result.rows}
     assert len(set(values.values())) == 2
-    for panel in result.details["points"]:
-        assert f"R² {values[panel['tokens']]:.2f}" in scatter_numbers(panel, result)
+    for panel in result.of_kind(Scatter):
+        assert f"R² {values[panel.tokens]:.2f}" in scatter_numbers(panel, result)
 
 
 def test_attribution_keeps_the_clean_scale():
     """What a component before the ablated one writes is the same, and so is its share."""
     compared = {"kind": "compare", "conditions": [{"name": "off", "ablate": "dec-cross-1.0"}]}
     result = run(load_checkpoint("seed1"), **compared, measures=[{"name": "logit-attribution"}])
-    shares = {(r["condition"], r["head"]): r["value"] for r in result.rows if r["position"] == "all"}
+    shares = {(r.condition, r.of): r.value for r in result.rows if r.position is None}
     before = [f"dec-{block}.{head}" for block in ("self-0", "cross-0", "self-1") for head in range(8)]
     for component in ("dec.tok", *before, "dec-mlp-0", "dec-cross-1.1"):
         assert shares["off", component] == shares["clean", component] != 0
@@ -182,7 +183,7 @@ def test_numbers_that_share_no_axis_have_pictures_of_their_own(copier: Checkpoin
     ]  # fmt: skip
     parts = {name: part for name, _, part in drawings("rates", result)}
     assert set(parts) == {"rates", "components", "ov-alignment"}
-    assert {row["measure"] for row in parts["rates"].rows} == {"exact-match", "ov-above-null"}
+    assert {row.measure for row in parts["rates"].rows} == {"exact-match", "ov-above-null"}
 
 
 def test_a_pattern_is_that_of_the_bare_model(steer, tmp_path: Path):
@@ -205,7 +206,7 @@ def test_a_pattern_is_that_of_the_bare_model(steer, tmp_path: Path):
     batch = collate([episode])
     with torch.no_grad():
         seen = hooked_forward(model, torch.from_numpy(batch.prompt), torch.from_numpy(batch.output), {})
-    cross, self_ = told["details"]["patterns"]
+    cross, self_ = told["details"]
     assert cross["keys"] == self_["keys"] == self_["queries"] == list(episode.prompt)
     assert cross["queries"] == ["SOS", *episode.answer]
     np.testing.assert_allclose(cross["weights"], seen["dec.0.cross_attn.pattern"][0, 3], atol=1e-4)
@@ -216,7 +217,7 @@ def test_details_are_read_back_and_drawn_without_a_model(steer, cast: Path, tmp_
     asked = ["run", "paper/fig06_index_in_question", "episodes.count=12", f"checkpoint={cast}"]
     told = json.loads(steer(*asked, "--out", tmp_path, "--json").stdout)
     folder = Path(told["folder"])
-    assert read_result(folder).details == told["details"]
+    assert to_json(read_result(folder))["details"] == told["details"]
     pictures = {path.name: path.read_bytes() for path in folder.glob("figure*")}
     for name in pictures:
         (folder / name).unlink()
@@ -227,7 +228,7 @@ def test_details_are_read_back_and_drawn_without_a_model(steer, cast: Path, tmp_
     assert "nothing to draw as histogram" in done.stderr
     again = read_result(folder)
     write_result(again, tmp_path / "copy")
-    assert read_result(tmp_path / "copy").details == told["details"]
+    assert read_result(tmp_path / "copy").details == again.details
 
 
 COMPARE = """\

@@ -6,18 +6,20 @@ import re
 from pathlib import Path
 
 import pytest
+from made import made_result, made_row
 from small import TWO, ask, checkpoint
 
 from steer.base.errors import SteerError
 from steer.base.shipped import CHECKPOINTS
-from steer.base.yaml import check, read
 from steer.discover.table import compare, describe
 from steer.drawing.figures.circuit import draw_circuit
-from steer.drawing.page import write_index
-from steer.experiments.many import Outcome
-from steer.paper.verdicts import AS, DIFFERS, FULL, NOT_SHOWN, OPEN
-from steer.results.circuit import Circuit
-from steer.results.result import Result, read_result
+from steer.drawing.page import write_page
+from steer.drawing.tables import result_text
+from steer.paper.reproduce import Reproduction, page_of
+from steer.paper.verdicts import AS, DIFFERS, NOT_SHOWN, OPEN, Verdict
+from steer.results.circuit import load_circuit
+from steer.results.evidence import Kept
+from steer.results.files import read_result
 
 # Position embeddings are the same in every episode.
 
@@ -44,10 +46,10 @@ def test_positions_are_ablated_where_another_value_is_put_in_and_it_is_told(abla
         for site in ("enc.pos", "enc.tok")
     }
     assert moved == {"enc.pos": ablated, "enc.tok": True}
-    assert ("enc.pos" in result.metadata["edited"]["set ablated"]) is ablated
-    assert ("position embeddings keep their values" in Outcome("mine", result).text()) is not ablated
+    assert ("enc.pos" in result.provenance.edited["set ablated"]) is ablated
+    assert ("position embeddings keep their values" in result_text("mine", result, [], False)) is not ablated
     if ablated:
-        assert ask(model, TWO, **keys, nodes="enc.pos").metadata["edited"]["set ablated"] == ["enc.pos"]
+        assert ask(model, TWO, **keys, nodes="enc.pos").provenance.edited["set ablated"] == ("enc.pos",)
     else:
         with pytest.raises(SteerError, match=r"leaves enc\.pos as it is"):
             ask(model, TWO, **keys, nodes="enc.pos")
@@ -61,25 +63,25 @@ SHIPPED = sorted(path for path in CHECKPOINTS.glob("*/circuit.yaml") if "complet
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.parent.name)
 def test_a_described_circuit_tells_the_numbers_of_its_evidence(path: Path):
-    circuit = check(read(path), Circuit)
-    text, judged = describe(circuit), circuit.evidence["smallest_circuit"]
+    circuit = load_circuit(path)
+    text, minimality = describe(circuit), circuit.evidence.check.smallest_circuit.minimality
     (least,) = re.findall(r"least needed head +(\S+)", text)
-    assert all(judged["minimality"][least] <= loss for loss in judged["minimality"].values())
-    choice = circuit.evidence["choice"]
+    assert all(minimality[least] <= loss for loss in minimality.values())
+    choice = circuit.evidence.check.choice
     (told,) = re.findall(r"choice +(\S+) of colours right; without (.+) (\S+), the other argument's (\S+)", text)
-    assert told[1].split(", ") == choice["without"]
-    wanted = (choice["right"]["clean"], choice["right"]["ablated"], choice["other_argument"]["ablated"])
-    assert (told[0], *told[2:]) == tuple(f"{number['value']:.1%}" for number in wanted)
+    assert tuple(told[1].split(", ")) == choice.without
+    wanted = (choice.right.clean, choice.right.ablated, choice.other_argument.ablated)
+    assert (told[0], *told[2:]) == tuple(f"{number.value:.1%}" for number in wanted)
 
 
-def kinds(found: dict) -> list[str]:
-    return [f"{found[key]['value']:.1%}" for key in ("one_argument", "two_arguments")]
+def kinds(kept: Kept) -> list[str]:
+    return [f"{kept.groups[name].value:.1%}" for name in ("one argument", "two arguments")]
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.parent.name)
 def test_what_is_kept_is_told_for_each_kind_of_question(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """In the text and above the picture."""
-    circuit, drawn = check(read(path), Circuit), []
+    circuit, drawn = load_circuit(path), []
     monkeypatch.setattr("steer.drawing.figures.circuit.save_figure", lambda figure, *given: drawn.append(figure))
     draw_circuit(circuit, tmp_path)
     (axes,) = drawn[0].axes
@@ -88,16 +90,16 @@ def test_what_is_kept_is_told_for_each_kind_of_question(path: Path, tmp_path: Pa
         ("smallest_circuit", r"smallest faithful set\D"),
         ("traced_heads", r"traced (?:heads|paths)\D"),
     ):
-        kept = circuit.evidence[set_]["faithfulness"]
+        kept = getattr(circuit.evidence.check, set_).faithfulness
         for text in told.values():
             (line,) = (line for line in text.splitlines() if re.search(words, line) and "keep" in line)
-            assert f"{kept['value']:.1%} of the accuracy" in line
+            assert f"{kept.value:.1%} of the accuracy" in line
             assert list(re.search(r"one argument (\S+%), two arguments (\S+%)", line).groups()) == kinds(kept)
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.parent.name)
 def test_every_path_is_told_with_its_effects(path: Path):
-    circuit = check(read(path), Circuit)
+    circuit = load_circuit(path)
     found = re.findall(r"^(\S+) -> (\S+) +(\S+) +(\S+)   (\S+)", describe(circuit), re.MULTILINE)
     head = re.search(r"^path +(\w+) +(\w+) +read at", describe(circuit), re.MULTILINE)
     assert head.groups() == ("sufficient", "necessary")
@@ -108,13 +110,13 @@ def test_every_path_is_told_with_its_effects(path: Path):
 
 
 def test_circuits_side_by_side_tell_what_follows_of_what_could():
-    circuits = [check(read(path), Circuit) for path in SHIPPED]
+    circuits = [load_circuit(path) for path in SHIPPED]
     table = compare(circuits)
     for number, circuit in enumerate(circuits):
-        for row in circuit.evidence["interchange"]:
-            (line,) = (text for text in table.splitlines() if text.startswith(f"{row['variable']} at {row['sites']} "))
+        for row in circuit.evidence.check.interchange:
+            (line,) = (text for text in table.splitlines() if text.startswith(f"{row.variable} at {row.sites} "))
             cells = re.findall(r"  (\d+% of \d+%|-)(?=  |$)", line)
-            assert cells[number] == f"{row['accuracy']['value']:.0%} of {row['ceiling']['value']:.0%}"
+            assert cells[number] == f"{row.accuracy.value:.0%} of {row.ceiling.value:.0%}"
 
 
 def test_some_shipped_circuits_are_described():
@@ -131,12 +133,12 @@ def test_the_page_marks_each_claim_by_its_verdict(tmp_path: Path):
         f"{OPEN}: both": "open",
         f"{NOT_SHOWN}: no": "none",
     }
-    names = ("figure", "claim", "paper", "here", "rule", "recipe")
-    claims = [dict.fromkeys(names, "x") | {"verdict": verdict, "status": FULL} for verdict in verdicts]
-    write_index("mine", claims, [], tmp_path / "index.html")
+    claims = [Verdict("1", "x", "x", "x", "x", verdict, None, None, None, "x") for verdict in verdicts]
+    write_page(page_of(Reproduction("mine", [], claims, tmp_path)), tmp_path / "index.html")
     page = (tmp_path / "index.html").read_text()
-    marked = re.findall(r'<tr class="(\w+)">.*?<td class="verdict">(.*?)</td>', page)
-    assert {verdict: mark for mark, verdict in marked} == verdicts
+    lines = re.findall(r'<tr class="(\w+)">(.*?)</tr>', page, re.DOTALL)
+    cells = {mark: re.findall(r"<td[^>]*>(.*?)</td>", line) for mark, line in lines}
+    assert {line[5]: mark for mark, line in cells.items()} == verdicts
     colours = dict(re.findall(r"\.(same|other|open|none) \{ border-left: \S+ solid (#\w+) \}", page))
     assert len(set(colours.values())) == 4
 
@@ -148,20 +150,23 @@ def test_the_page_marks_each_claim_by_its_verdict(tmp_path: Path):
 def test_fewer_episodes_than_asked_for_are_told(count: int, told: str):
     measures = [{"name": "attention-mass", "heads": "dec-cross-1.1"}]
     result = ask(checkpoint(), TWO, kind="clean", measures=measures, episodes={"count": count})
-    assert f"on small, {told}" in Outcome("mine", result).text()
+    assert f"on small, {told}" in result_text("mine", result, [], False)
 
 
 def test_a_result_that_was_not_written_to_its_end_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Killed before any of its files: what is there does not count as a result."""
     import torch
 
-    row = {"condition": "clean", "value": 0.5}
-    result = Result({"hash": "0"}, [row], {"clean/logits": torch.zeros(2)})
+    row = made_row(0.5, 0.4, 0.6)
+    result = made_result([row], hash="0")
+    result.tensors = {"clean/logits": torch.zeros(2)}
     replace, names = Path.replace, []
     monkeypatch.setattr(Path, "replace", lambda self, to: (names.append(Path(to).name), replace(self, to))[1])
     result.save(tmp_path / "whole")
     assert len(names) == 3
-    assert read_result(tmp_path / "whole").rows == [row]
+    whole = read_result(tmp_path / "whole")
+    assert whole.rows == [row]
+    assert whole.tensors["clean/logits"].tolist() == [0, 0]
     for count in range(3):
         left = [count]
 

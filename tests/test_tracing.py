@@ -13,13 +13,14 @@ from test_search import two_outputs
 from steer.anatomy.names import Node, Site
 from steer.discover import trace as tracing
 from steer.discover.interchange import interchange
-from steer.discover.keep import Asked, find_circuit
+from steer.discover.keep import find_circuit
 from steer.discover.lab import Lab
 from steer.discover.prune import Pruned
-from steer.discover.search import discover, players
+from steer.discover.search import discover, heads_in_role
 from steer.models.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from steer.plan.plan import Run
-from steer.results.circuit import Circuit, Described, Edge, Estimate, Member
+from steer.results.circuit import Circuit, Described, Edge, Member
+from steer.results.evidence import Estimate, SearchSettings
 
 
 def about(value: float) -> Estimate:
@@ -75,7 +76,7 @@ def test_a_head_that_looks_is_no_output_head_even_where_it_is_needed(monkeypatch
     assert found.roles["output"] == ("dec-cross-0.1",)
     roles = {member.node: member.role for member in found.members}
     assert (roles["dec-cross-0.0"], roles["dec-cross-0.1"]) == (None, "output")
-    assert found.evidence["look_alikes"] == {"dec-cross-0.0": "output"}
+    assert found.evidence.look_alikes == {"dec-cross-0.0": "output"}
 
 
 @pytest.mark.parametrize("turn", [1, -1])
@@ -90,16 +91,16 @@ def test_a_head_matters_as_much_as_its_strongest_path(turn: int):
         Member(node=f"enc-self-0.{n}", role="question-broadcast", score=about(score))
         for n, score in enumerate((0.6, 0.9))
     ]
-    assert players(members, edges, {}) == {"question-broadcast": ("enc-self-0.0", "enc-self-0.1")}
+    assert heads_in_role(members, edges, {}) == {"question-broadcast": ("enc-self-0.0", "enc-self-0.1")}
 
 
 @pytest.mark.parametrize(("made", "primitives", "heads"), [(copier, (1, 1), 1), (chain, (2, 4), 3)])
 def test_the_heads_on_traced_paths_are_their_sources_and_where_they_lead(made, primitives: tuple[int, int], heads: int):
     """By construction each of them is needed and they are enough."""
     found = discover(made(), episodes(60, primitives, 1), episodes(60, primitives, 2), 60)
-    told = found.evidence["traced_heads"]
-    assert told["heads"] == heads
-    assert told["faithfulness"]["value"] == 1.0
+    told = found.evidence.check.traced_heads
+    assert told.heads == heads
+    assert told.faithfulness.value == 1.0
 
 
 def test_other_heads_are_drawn_anew_for_every_null(monkeypatch: pytest.MonkeyPatch):
@@ -115,7 +116,7 @@ def test_other_heads_are_drawn_anew_for_every_null(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(Lab, "measure", look)
     rows = interchange(checkpoint(), TWO)
-    assert drawn.keys() == {row["sites"] for row in rows if row["null"] is not None}
+    assert drawn.keys() == {row.sites for row in rows if row.null is not None}
     assert all(len(sets) > 1 for sets in drawn.values())
 
 
@@ -131,7 +132,7 @@ def test_a_forced_search_says_when_recipes_go_by_other_roles(tmp_path: Path, mon
 
     monkeypatch.setattr("steer.discover.keep.discover", found)
     monkeypatch.setattr("steer.discover.keep.draw_all", lambda *given: [])
-    told = find_circuit("seed1", tmp_path, Asked(20, 0.1), force=True)
+    told = find_circuit("seed1", tmp_path, SearchSettings(episodes=20, threshold=0.1), force=True)
     assert (told.known, told.differs) == (False, not same)
     assert load_checkpoint("seed1").circuit == shipped
 
@@ -150,5 +151,5 @@ def test_a_search_uses_the_episodes_that_were_held_out_from_the_checkpoint(
     sets = {seed: {name: f"{name} of {seed}" for name in ("train", "validation", "test")} for seed in (0, 7)}
     monkeypatch.setattr("steer.discover.keep.discover", found)
     monkeypatch.setattr("steer.discover.keep.make_splits", lambda seed=0: sets[seed])
-    find_circuit(str(tmp_path / "mine"), tmp_path / "out", Asked(20, 0.1))
+    find_circuit(str(tmp_path / "mine"), tmp_path / "out", SearchSettings(episodes=20, threshold=0.1))
     assert given == ["validation of 7", "test of 7"]

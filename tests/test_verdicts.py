@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
+from made import made_result, made_row
 
 from steer.paper import rules as claims
-from steer.paper.claims import CLAIMS, hold_all
-from steer.paper.rules import AS, DIFFERS, NOT_SHOWN, OPEN
-from steer.paper.verdicts import Judge, tally
-from steer.results.result import Result
+from steer.paper.claims import CLAIMS, judge_all
+from steer.paper.verdicts import AS, DIFFERS, NOT_SHOWN, OPEN, Claim, Rule, Verdict, tally
+from steer.results.rows import Row
 
-CAST = {
+ROLES = {
     "output": ["dec-cross-1.5", "dec-cross-1.1"], "primitive-pairing": ["enc-self-1.1", "enc-self-1.4"],
     "question-broadcast": ["enc-self-0.5"], "rhs-scanner": ["dec-cross-0.6"],
     "primitive-retrieval": ["enc-self-1.0"], "function-retrieval": ["enc-self-1.2"],
@@ -20,27 +21,26 @@ CAST = {
 Ends = tuple[float, float, float]  # low, value, high
 
 
-def row(ends: Ends | float, **labels: object) -> dict:
+def row(ends: Ends | float, **fields: object) -> Row:
     low, value, high = ends if isinstance(ends, tuple) else (ends - 0.01, ends, ends + 0.01)
-    common = {"condition": "clean", "measure": "m", "head": "", "against": "answer", "position": "all"}
-    return common | {"value": value, "low": low, "high": high} | labels
+    return made_row(value, low, high, **fields)
 
 
-def held(judge: Judge, *rows: dict, **details: list) -> dict:
-    return claims.Claim("1", "r", "c", "p", judge).hold(Result({}, list(rows), details=details), CAST, "")
+def judged(rule: Rule, *rows: Row) -> Verdict:
+    return Claim("1", "r", "c", "p", rule).judge(made_result(list(rows)), ROLES)
 
 
-def verdict(judge: Judge, *rows: dict, **details: list) -> str:
+def verdict(rule: Rule, *rows: Row) -> str:
     """The verdict's kind, without its reason."""
-    told = held(judge, *rows, **details)["verdict"]
+    told = judged(rule, *rows).verdict
     return next(kind for kind in (AS, DIFFERS, OPEN, NOT_SHOWN) if told == kind or told.startswith(f"{kind}: "))
 
 
 # A label carried
 
 
-def r2(ends: Ends | float, null: float = 0.05, condition: str = "clean", head: str = "dec-cross-1.5.k") -> dict:
-    return row(ends, condition=condition, measure="r-squared", head=head, null=null)
+def r2(ends: Ends | float, null: float = 0.05, condition: str = "clean", of: str = "dec-cross-1.5.k") -> Row:
+    return row(ends, condition=condition, measure="r-squared", of=of, chance=null)
 
 
 @pytest.mark.parametrize(
@@ -59,8 +59,8 @@ def test_a_label_is_carried_when_the_whole_interval_is_above_chance(ends: Ends, 
     assert verdict(claims.carries("output", "k"), r2(ends, null)) == told
 
 
-def changed(rule, before: dict, after: dict) -> str:
-    return verdict(claims.changed("output", "k", "off", rule), before, after | {"condition": "off"})
+def changed(rule, before: Row, after: Row) -> str:
+    return verdict(claims.changed("output", "k", "off", rule), before, replace(after, condition="off"))
 
 
 @pytest.mark.parametrize("rule", [claims.erased, claims.lowered, claims.survives])
@@ -72,11 +72,11 @@ def test_what_was_not_there_is_neither_erased_nor_kept(rule):
 
 
 def test_a_change_that_is_not_shown_still_tells_its_numbers_and_its_rule():
-    judge = claims.changed("output", "k", "off", claims.lowered)
-    told = held(judge, r2((0.04, 0.40, 0.80)), r2((0.1, 0.2, 0.3)) | {"condition": "off"})
-    assert (told["low"], told["value"], told["high"]) == (0.1, 0.2, 0.3)
-    assert told["rule"].startswith(claims.lowered.rule)
-    assert "before is not above chance" in told["rule"]
+    rule = claims.changed("output", "k", "off", claims.lowered)
+    told = judged(rule, r2((0.04, 0.40, 0.80)), r2((0.1, 0.2, 0.3), condition="off"))
+    assert (told.low, told.value, told.high) == (0.1, 0.2, 0.3)
+    assert told.rule.startswith(claims.lowered.words)
+    assert "before is not above chance" in told.rule
 
 
 BEFORE = r2((0.55, 0.60, 0.65))
@@ -126,7 +126,7 @@ def test_what_survives_is_above_chance_and_more_than_half(after: Ends, null: flo
 # Sweeps
 
 
-def heads(measured: dict[str, Ends | float], nothing: Ends | float = 0.9, everything: Ends | float = 0.1) -> list[dict]:
+def heads(measured: dict[str, Ends | float], nothing: Ends | float = 0.9, everything: Ends | float = 0.1) -> list[Row]:
     kept = [row(value, condition=name) for name, value in measured.items()]
     return [row(nothing, condition="nothing ablated"), row(everything, condition="everything ablated"), *kept]
 
@@ -149,7 +149,7 @@ MINE, OTHER, THIRD = "enc-self-1.1", "enc-self-0.3", "enc-self-1.7"
         (heads({MINE: 0.7}, nothing=(0.62, 0.9, 1.0), everything=(0.5, 0.55, 0.61)), AS),
     ],
 )
-def test_the_main_source_keeps_most_and_more_than_nothing(rows: list[dict], told: str):
+def test_the_main_source_keeps_most_and_more_than_nothing(rows: list[Row], told: str):
     assert verdict(claims.main_source("primitive-pairing"), *rows) == told
 
 
@@ -175,7 +175,7 @@ ONE, TWO = "enc-self-1.0", "enc-self-1.2"
         (heads({ONE: 0.95, TWO: 0.99, OTHER: 0.89}), DIFFERS),  # better without them
     ],
 )
-def test_needed_sources_cost_more_than_all_others(rows: list[dict], told: str):
+def test_needed_sources_cost_more_than_all_others(rows: list[Row], told: str):
     assert verdict(NEEDED, *rows) == told
 
 
@@ -199,8 +199,8 @@ def test_exact_match_reaches_the_papers(ends: Ends | float, told: str):
     ],
 )
 def test_the_output_head_leads_the_heads(shares: dict[str, float], told: str):
-    rows = [row(value, head=name, measure="logit-attribution") for name, value in shares.items()]
-    rows += [row(99.0, head="dec-self-0.1", measure="logit-attribution", position="2")]  # of one position alone
+    rows = [row(value, of=name, measure="logit-attribution") for name, value in shares.items()]
+    rows += [row(99.0, of="dec-self-0.1", measure="logit-attribution", position=2)]  # of one position alone
     assert verdict(claims.attribution, *rows) == told
 
 
@@ -215,9 +215,9 @@ HIGH, LOW, BOTH = (0.95, 0.97, 0.98), (0.7, 0.8, 0.89), (0.89, 0.92, 0.95)
     ],
 )  # fmt: skip
 def test_every_position_must_be_looked_at_rightly(places: Sequence[Ends], told: str):
-    labels = {"measure": "attention-accuracy", "head": "dec-cross-1.5"}
-    rows = [row(ends, position=str(place), **labels) for place, ends in enumerate(places, 1)]
-    stranger = [row(0.1, position=str(n), measure="attention-accuracy", head="dec-cross-1.1") for n in range(1, 4)]
+    labels = {"measure": "attention-accuracy", "of": "dec-cross-1.5"}
+    rows = [row(ends, position=place, **labels) for place, ends in enumerate(places, 1)]
+    stranger = [row(0.1, position=n, measure="attention-accuracy", of="dec-cross-1.1") for n in range(1, 4)]
     assert verdict(claims.attention_accuracy, *stranger, *rows, row(0.9, **labels)) == told
 
 
@@ -229,16 +229,16 @@ def test_most_tokens_must_lie_above_the_null(above: Ends, told: str):
         row(5.0, measure="ov-alignment", against="own row"), row(0.0, measure="ov-alignment", against="other rows"),
         row(above, measure="ov-above-null", against="other rows"),
     ]  # fmt: skip
-    mine, others = ([one | {"head": head} for one in rows] for head in ("dec-cross-1.5", "dec-cross-1.1"))
-    others[2] |= {"low": 0.9, "value": 0.9, "high": 0.9} if told == DIFFERS else {"low": 0, "value": 0, "high": 0}
-    nulls = [{"head": head, "null_high": 4.0} for head in ("dec-cross-1.1", "dec-cross-1.5")]
-    assert verdict(claims.alignment, *others, *mine, alignments=nulls) == told
+    mine, others = ([replace(one, of=head) for one in rows] for head in ("dec-cross-1.5", "dec-cross-1.1"))
+    number = 0.9 if told == DIFFERS else 0.0
+    others[2] = replace(others[2], low=number, value=number, high=number)
+    assert verdict(claims.alignment, *others, *mine) == told
 
 
 # The exchange
 
 
-def swap(measure: str, **ends: Ends | float) -> list[dict]:
+def swap(measure: str, **ends: Ends | float) -> list[Row]:
     """before_answer=…, after_counterfactual=…"""
     return [
         row(value, condition=name.partition("_")[0], measure=measure, against=name.partition("_")[2])
@@ -283,18 +283,18 @@ def test_answers_follow_when_more_do_than_before(after: Ends, told: str):
 
 
 def test_a_claims_line_carries_its_own_numbers():
-    told = held(claims.carries("output", "k"), r2(0.9, head="dec-cross-1.1.k"), r2((0.3, 0.4, 0.5)))
-    assert (told["low"], told["value"], told["high"]) == (0.3, 0.4, 0.5)
-    assert "0.400" in told["here"]
+    told = judged(claims.carries("output", "k"), r2(0.9, of="dec-cross-1.1.k"), r2((0.3, 0.4, 0.5)))
+    assert (told.low, told.value, told.high) == (0.3, 0.4, 0.5)
+    assert "0.400" in told.here
 
 
 def test_what_is_missing_is_not_shown():
-    claim = claims.Claim("1", "r", "c", "p", claims.carries("output", "k"))
-    assert claim.hold(None, CAST, "")["verdict"].startswith(NOT_SHOWN)
-    assert claim.hold(None, CAST, "no such role")["verdict"] == f"{NOT_SHOWN}: no such role"
-    other = Result({}, [r2(0.5, head="dec-cross-1.1.k")])
-    assert claim.hold(other, CAST, "")["verdict"].startswith(NOT_SHOWN)
-    assert claim.hold(Result({}, [r2(0.5)]), {}, "")["value"] is None
+    claim = Claim("1", "r", "c", "p", claims.carries("output", "k"))
+    assert claim.judge(None, ROLES).verdict.startswith(NOT_SHOWN)
+    assert claim.judge(None, ROLES, "no such role").verdict == f"{NOT_SHOWN}: no such role"
+    other = made_result([r2(0.5, of="dec-cross-1.1.k")])
+    assert claim.judge(other, ROLES).verdict.startswith(NOT_SHOWN)
+    assert claim.judge(made_result([r2(0.5)]), {}).value is None
 
 
 OF = {  # the words of a claim -> the role and the port that it speaks of
@@ -321,24 +321,26 @@ def test_every_claim_on_structure_reads_the_site_and_condition_that_it_names():
     }
     assert len(set(number.values())) == len(number)
     rows = [r2(value, 0.0, condition, site) for (site, condition), value in number.items()]
-    given = Result({}, rows)
-    table = hold_all({"fig06_index_in_question": given, "fig10_relative_index": given}, CAST, {})
-    told = {line["claim"]: line for line in table if line["value"] is not None}
+    given = made_result(rows)
+    table = judge_all({"fig06_index_in_question": given, "fig10_relative_index": given}, ROLES, {})
+    told = {line.claim: line for line in table if line.value is not None}
     structural = [claim for claim in CLAIMS if claim.recipe in ("fig06_index_in_question", "fig10_relative_index")]
     assert len(told) == len(structural) >= 12
     for text, line in told.items():
         site = next(site for name, site in OF.items() if name in text)
         condition = next((condition for name, condition in WITHOUT.items() if name in text), "clean")
-        assert line["value"] == number[site, condition], text
+        assert line.value == number[site, condition], text
 
 
 def test_every_kind_of_verdict_is_counted():
-    told = tally([{"verdict": text} for text in (AS, AS, f"{DIFFERS}: so", f"{OPEN}: so", f"{NOT_SHOWN}: so", AS)])
+    line = judged(claims.carries("output", "k"), r2(0.5))
+    texts = (AS, AS, f"{DIFFERS}: so", f"{OPEN}: so", f"{NOT_SHOWN}: so", AS)
+    told = tally([replace(line, verdict=text) for text in texts])
     assert told == f"3 {AS}, 1 {DIFFERS}, 1 {OPEN}, 1 {NOT_SHOWN}"
 
 
 def test_a_role_without_a_head_differs_and_one_with_heads_names_them():
-    told = {line["claim"]: line for line in hold_all({}, {"output": ["dec-cross-0.3", "dec-cross-0.1"]}, {})}
-    assert told["a head plays the role output"]["here"] == "dec-cross-0.3, dec-cross-0.1"
-    assert told["a head plays the role output"]["verdict"].startswith(AS)
-    assert told["a head plays the role rhs-scanner"]["verdict"].startswith(DIFFERS)
+    told = {line.claim: line for line in judge_all({}, {"output": ["dec-cross-0.3", "dec-cross-0.1"]}, {})}
+    assert told["a head plays the role output"].here == "dec-cross-0.3, dec-cross-0.1"
+    assert told["a head plays the role output"].verdict.startswith(AS)
+    assert told["a head plays the role rhs-scanner"].verdict.startswith(DIFFERS)

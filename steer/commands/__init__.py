@@ -24,6 +24,7 @@ from steer.commands.draw import draw
 from steer.commands.episodes import episodes
 from steer.commands.eval import evaluate
 from steer.commands.ls import ls
+from steer.commands.migrate import migrate
 from steer.commands.plan import plan, schema, validate
 from steer.commands.reproduce import reproduce
 from steer.commands.run import run
@@ -119,6 +120,7 @@ for command in (
     ask,
     ls,
     cp,
+    migrate,
     episodes,
     train,
 ):

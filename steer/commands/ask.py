@@ -12,6 +12,7 @@ from steer.commands.options import CheckpointOption, JsonOption, OutOption
 from steer.tasks.compositional.counterparts import Variable
 
 if TYPE_CHECKING:
+    from steer.experiments.ask import SteeredAnswer
     from steer.tasks.compositional.episode import Episode
 
 
@@ -28,17 +29,18 @@ def ask(
     json: JsonOption = False,
 ) -> None:
     """Ask the model, predict what it would say if one variable were different, make it so, and compare."""
+    from dataclasses import asdict
     from hashlib import sha256
     from json import dumps
 
     from steer.base.files import make_folder, write_atomically
+    from steer.commands.folders import results_folder
     from steer.commands.pictures import draw_or_warn
     from steer.drawing.figures.pattern import draw_before_after
     from steer.experiments.ask import ask as ask_model
     from steer.experiments.attend import choose_episode
     from steer.models.checkpoint import load_checkpoint
     from steer.recipe.schema import Episodes
-    from steer.results.result import results_folder
     from steer.tasks.compositional.selection import select
 
     loaded = load_checkpoint(checkpoint)
@@ -48,17 +50,32 @@ def ask(
         shown = choose_episode(loaded, episode, prompt)
     if swap is not None:
         _check_swap(shown, swap, change)
-    asked = ask_model(loaded, shown, change, sites or ())
-    content = sha256("\n".join((str(shown), change, *asked.sites)).encode()).hexdigest()
+    answer = ask_model(loaded, shown, change, sites or ())
+    content = sha256("\n".join((str(shown), change, *answer.sites)).encode()).hexdigest()
     folder = out or results_folder("ask", checkpoint, content[:8])
     make_folder(folder)
-    told = dumps(asked.as_json() | {"picture": str(folder / "ask.png")}, indent=1)
-    write_atomically(folder / "ask.json", told + "\n")
-    picture = draw_or_warn(lambda: draw_before_after(asked.before, asked.after, folder, "ask"), "ask")
+    text = dumps(asdict(answer) | {"picture": str(folder / "ask.png")}, indent=1)
+    write_atomically(folder / "ask.json", text + "\n")
+    picture = draw_or_warn(lambda: draw_before_after(answer.before, answer.after, folder, "ask"), "ask")
     if json:
-        typer.echo(told)
+        typer.echo(text)
         return
-    typer.echo(asked.text() + (f"\n\npicture: {picture}" if picture else ""))
+    typer.echo(answer_text(answer) + (f"\n\npicture: {picture}" if picture else ""))
+
+
+def answer_text(answer: SteeredAnswer) -> str:
+    from steer.drawing.tables import pairs, pattern_table, render
+
+    said = "as predicted" if answer.steered == answer.predicted else "not as predicted"
+    lines = [
+        ("prompt", answer.prompt),
+        ("answer", " ".join(answer.answer) + ("" if answer.answer == answer.right else "   (wrong)")),
+        ("predicted", f"{' '.join(answer.predicted)}   (Algorithm 1 with another {answer.variable})"),
+        ("steered", f"{' '.join(answer.steered)}   ({said}; changed at {', '.join(answer.sites)})"),
+    ]
+    before, after = f"{answer.before.head} before", f"{answer.after.head} after"
+    patterns = ("", before, pattern_table(answer.before), "", after, pattern_table(answer.after))
+    return render(pairs(lines), *patterns)
 
 
 def _check_swap(shown: Episode, swap: tuple[str, str], change: Variable) -> None:
@@ -68,5 +85,5 @@ def _check_swap(shown: Episode, swap: tuple[str, str], change: Variable) -> None
         raise SteerError(f"--swap exchanges the index-in-question; give --change {change} without it")
     named, arguments = {symbol.upper() for symbol in swap}, shown.question.arguments
     if named != set(arguments) or len(arguments) != 2:
-        told = " and ".join(arguments) if len(arguments) == 2 else "only one argument"
-        raise SteerError(f"--swap {' '.join(swap)}: the question has {told}")
+        found = " and ".join(arguments) if len(arguments) == 2 else "only one argument"
+        raise SteerError(f"--swap {' '.join(swap)}: the question has {found}")

@@ -22,16 +22,18 @@ def attend(
     json: JsonOption = False,
 ) -> None:
     """Show what a head attends to on an episode: as text, as JSON and as a figure."""
+    from dataclasses import asdict
     from hashlib import sha256
     from json import dumps
 
     from steer.base.files import make_folder
+    from steer.commands.folders import results_folder
     from steer.commands.pictures import draw_or_warn
     from steer.drawing.figures.pattern import draw_pattern
+    from steer.drawing.tables import pattern_text
     from steer.experiments.attend import attention_pattern, choose_episode
     from steer.models.checkpoint import load_checkpoint
     from steer.plan.text import shape_of
-    from steer.results.result import results_folder
 
     node = shape_of(checkpoint).one_head(head)
     loaded = load_checkpoint(checkpoint)
@@ -41,6 +43,6 @@ def attend(
     make_folder(folder)
     picture = draw_or_warn(lambda: draw_pattern(pattern, folder, str(node)), str(node))
     if json:
-        typer.echo(dumps(pattern.as_json() | {"picture": picture and str(picture)}, indent=1))
+        typer.echo(dumps(asdict(pattern) | {"picture": picture and str(picture)}, indent=1))
         return
-    typer.echo(pattern.text() + (f"\n\npicture: {picture}" if picture else ""))
+    typer.echo(pattern_text(pattern) + (f"\n\npicture: {picture}" if picture else ""))

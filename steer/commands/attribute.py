@@ -12,12 +12,19 @@ from steer.commands.attend import EpisodeOption, PromptOption
 from steer.commands.options import CheckpointOption, JsonOption, OutOption, QuietOption
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from steer.anatomy.names import Node
     from steer.experiments.component import Page
     from steer.models.checkpoint import Checkpoint
+    from steer.results.rows import Row
     from steer.tasks.compositional.episode import Episode
 
 RECIPE = "paper/fig02a_logit_attribution"
+TITLES = {
+    "logit-attribution": "logit contribution (final LayerNorm frozen)",
+    "attention-accuracy": "attention accuracy",
+}
 
 
 def attribute(
@@ -38,12 +45,12 @@ def attribute(
             raise SteerError("--episode and --prompt show one head's attention: give --head as well")
         _everything(checkpoint, episodes, out or Path("results"), json, quiet)
         return
+    from steer.commands.folders import results_folder
     from steer.experiments.attend import choose_episode
     from steer.experiments.component import component_page
     from steer.models.checkpoint import load_checkpoint
     from steer.plan.text import shape_of
     from steer.recipe.schema import Episodes
-    from steer.results.result import results_folder
     from steer.tasks.compositional.selection import select
 
     nodes = shape_of(checkpoint).expand_nodes(head)
@@ -60,57 +67,60 @@ def _everything(checkpoint: str, episodes: int, out: Path, json: bool, quiet: bo
 
     from steer.commands.run import run
 
-    changes = [f"checkpoint={dumps(checkpoint)}", f"episodes.count={episodes}"]  # quoted: 007 is a name, too
+    changes = [
+        f"checkpoint={dumps(checkpoint)}",
+        f"episodes.count={episodes}",
+    ]  # quoted so that a name like 007 is not read as a number
     run([RECIPE, *changes], out=out, json=json, quiet=quiet)
 
 
 def _show(page: Page, loaded: Checkpoint, node: Node, example: Episode, folder: Path, json: bool) -> None:
+    from dataclasses import asdict
     from json import dumps
 
     from steer.base.files import make_folder, write_atomically
     from steer.commands.pictures import draw_or_warn
     from steer.drawing.figures.pattern import draw_pattern
+    from steer.drawing.tables import pattern_text
     from steer.experiments.attend import attention_pattern
 
-    told = dict(vars(page))
+    content = asdict(page)
     make_folder(folder)
     pattern = None
     if node.is_head:
         pattern = attention_pattern(loaded, node, example)
-        told |= {"pattern": pattern.as_json(), "picture": str(folder / "pattern.png")}
-    write_atomically(folder / "page.json", dumps(told, indent=1) + "\n")
+        content |= {"pattern": asdict(pattern), "picture": str(folder / "pattern.png")}
+    text = dumps(content, indent=1)
+    write_atomically(folder / "page.json", text + "\n")
     picture = None if pattern is None else draw_or_warn(lambda: draw_pattern(pattern, folder), "pattern")
     if json:
-        typer.echo(dumps(told, indent=1))
+        typer.echo(text)
         return
     typer.echo(_text(page))
     if pattern is not None:
-        typer.echo(f"\n{pattern.text()}" + (f"\n\npicture: {picture}" if picture else ""))
+        typer.echo(f"\n{pattern_text(pattern)}" + (f"\n\npicture: {picture}" if picture else ""))
 
 
 def _text(page: Page) -> str:
-    lines = [f"{page.component} of {page.checkpoint}, {page.episodes:,} test episodes (95 % intervals)"]
-    titles = {
-        "logit-attribution": "logit contribution (final LayerNorm frozen)",
-        "attention-accuracy": "attention accuracy",
-    }
-    for measure, title in titles.items():
-        rows = [row for row in page.rows if row["measure"] == measure]
-        lines += ["", title] if rows else []
-        for row in rows:
-            place = (
-                row["token"]
-                if row["token"] != "all"
-                else "overall"
-                if row["position"] == "all"
-                else f"position {row['position']}"
-            )
-            how = ".1%" if measure == "attention-accuracy" else ".3f"
-            lines.append(f"  {place:12}{row['value']:>8{how}}   {row['low']:{how}} to {row['high']:{how}}")
+    from steer.drawing.tables import interval, make_table, number, render
+
+    parts: list[Table | str] = [
+        f"{page.component} of {page.checkpoint}, {page.examples:,} test episodes (95 % intervals)"
+    ]
+    for measure, title in TITLES.items():
+        rows = [row for row in page.rows if row.measure == measure]
+        lines = [(f"  {_place(r)}", number(r.value, r.unit), interval(r.low, r.high, r.unit)) for r in rows]
+        parts += ["", title, make_table(("", "value", "95 % interval"), lines, ("value",))] if rows else []
     if page.alignment:
-        a = page.alignment
-        lines += ["", "OV alignment with the unembedding (middle 95 % of tokens)"]
-        lines.append(f"  own row     {a['own_mean']:8.2f}   {a['own_low']:.2f} to {a['own_high']:.2f}")
-        lines.append(f"  other rows  {a['null_mean']:8.2f}   {a['null_low']:.2f} to {a['null_high']:.2f}")
-        lines.append(f"  above 97.5 % of the others: {a['above_null']:.1%} of {a['tokens']:,} colour tokens")
-    return "\n".join([*lines, *(f"({note})" for note in page.left_out)])
+        own, others = page.alignment.own, page.alignment.others
+        samples = {"  own row": own, "  other rows": others}
+        lines = [(name, f"{s.mean:.2f}", f"{s.low:.2f} to {s.high:.2f}") for name, s in samples.items()]
+        parts += ["", "OV alignment with the unembedding (middle 95 % of tokens)"]
+        parts += [make_table(("", "mean", "middle 95 %"), lines, ("mean",))]
+        above, tokens = page.alignment.above_null, page.alignment.tokens
+        parts += [f"  above 97.5 % of the others: {above:.1%} of {tokens:,} colour tokens"]
+    return render(*parts, *(f"({note})" for note in page.left_out))
+
+
+def _place(row: Row) -> str:
+    return row.group or ("overall" if row.position is None else f"position {row.position}")

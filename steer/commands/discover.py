@@ -1,9 +1,9 @@
-"""`steer discover`: the circuit of a checkpoint, found and verified without help."""
+"""`steer discover`: the circuit of a checkpoint, searched and verified without help."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,7 +11,7 @@ from steer.base.shipped import DEFAULT
 from steer.commands.options import JsonOption, OutOption, QuietOption
 
 if TYPE_CHECKING:
-    from steer.discover.keep import Found
+    from steer.discover.keep import Discovery
 
 
 def discover(
@@ -30,36 +30,34 @@ def discover(
     from json import dumps
 
     from steer.base.errors import SteerError
+    from steer.commands.folders import results_folder
     from steer.commands.pictures import warn
     from steer.commands.progress import bar
-    from steer.discover.keep import Asked, capable, find_circuit
+    from steer.discover.keep import capable, find_circuit
     from steer.discover.table import compare, describe
     from steer.experiments.many import interrupted
     from steer.results.circuit import CIRCUIT
-    from steer.results.result import results_folder
+    from steer.results.evidence import SearchSettings
 
     names = checkpoint or (capable() if everything else [DEFAULT])
     folders = {name: results_folder("discover", name, within=out or Path("results")) for name in names}  # all there?
     if len(set(folders.values())) < len(folders):
         raise SteerError("two of these checkpoints have the same name, and so the same results folder: ask one by one")
-    found: dict[str, Found] = {}
+    settings = SearchSettings(episodes=episodes, threshold=threshold)
+    found: dict[str, Discovery] = {}
     for name, folder in folders.items():
         with bar(f"discovering {name}", 1.0, quiet) as advance:
             try:
-                found[name] = find_circuit(name, folder, Asked(episodes, threshold), force, advance)
+                found[name] = find_circuit(name, folder, settings, force, advance)
             except KeyboardInterrupt as error:
                 raise interrupted(len(found), len(folders)) from error
         warn(found[name].undrawn)
     circuits = [one.circuit for one in found.values()]
     if json:
-        plain: list[dict[str, Any]] = [circuit.model_dump(mode="json") for circuit in circuits]
+        plain = [circuit.model_dump(mode="json") for circuit in circuits]
         typer.echo(dumps(plain[0] if len(plain) == 1 else plain, indent=1))
         return
-    try:
-        told = "\n\n".join(describe(circuit, paths=len(circuits) == 1) for circuit in circuits)
-    except (KeyError, TypeError) as error:
-        raise SteerError("a known circuit is not as this version writes it: --force searches again") from error
-    typer.echo(told)
+    typer.echo("\n\n".join(describe(circuit, paths=len(circuits) == 1) for circuit in circuits))
     if len(circuits) > 1:
         typer.echo("\n" + compare(circuits))
     for name, one in found.items():

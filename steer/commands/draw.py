@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -15,9 +17,11 @@ def draw(
     figure: Annotated[str | None, typer.Option(help=f"{', '.join(KINDS)}, instead of the recipe's choice.")] = None,
 ) -> None:
     """Draw the figures of a saved result again."""
+    from dataclasses import replace
+
     from steer.base.errors import SteerError, unknown
     from steer.results.circuit import CIRCUIT
-    from steer.results.result import RESULT, read_result
+    from steer.results.files import RESULT, read_result
 
     if result.name == CIRCUIT or (not (result / RESULT).is_file() and (result / CIRCUIT).is_file()):
         if figure is not None:
@@ -26,39 +30,41 @@ def draw(
         return
 
     found = read_result(result)
-    if not isinstance(found.metadata.get("recipe"), dict) or found.folder is None:
-        raise SteerError(f"{result}: is not the result of a recipe")
     if figure is not None:
         if figure not in KINDS:
             raise SteerError(unknown("figure", figure, KINDS))
-        found.metadata["recipe"]["figure"] = [figure]
+        found.provenance = replace(found.provenance, figures=(figure,))
 
     from steer.drawing.figures.draw import draw_result
 
-    try:
+    assert found.folder is not None
+    with _placed(result, "steer run"):
         pictures = draw_result(found, found.folder)
-    except SteerError:
-        raise
-    except Exception as error:  # written by hand, or by another version: anything may be wrong with it
-        raise SteerError(f"{result}: cannot be drawn, its parts are not those that `steer run` writes") from error
     if figure is not None and not pictures:
         raise SteerError(f"{result}: has nothing to draw as {figure}")
-    told = "\n".join(f"picture: {picture}" for picture in pictures)
-    typer.echo(told or f"this recipe asks for no figure; give --figure with one of {', '.join(KINDS)}")
+    text = "\n".join(f"picture: {picture}" for picture in pictures)
+    typer.echo(text or f"this recipe asks for no figure; give --figure with one of {', '.join(KINDS)}")
 
 
 def _draw_circuit(path: Path) -> None:
-    from steer.base.errors import SteerError
-    from steer.base.yaml import check, read
     from steer.drawing.figures.circuit import draw_all
-    from steer.results.circuit import Circuit
+    from steer.results.circuit import load_circuit
 
-    circuit = check(read(path), Circuit)
-    try:
+    circuit = load_circuit(path)
+    with _placed(path, "steer discover"):
         pictures = draw_all(circuit, path.parent)
-    except SteerError:
-        raise
-    except Exception as error:  # written by hand, or by another version
-        raise SteerError(f"{path}: cannot be drawn, its parts are not those that `steer discover` writes") from error
     for picture in pictures:
         typer.echo(f"picture: {picture}")
+
+
+@contextmanager
+def _placed(path: Path, verb: str) -> Iterator[None]:
+    """A file may be well formed and its numbers still impossible to draw, if it was edited by hand."""
+    from steer.base.errors import SteerError
+
+    try:
+        yield
+    except SteerError:
+        raise
+    except Exception as error:
+        raise SteerError(f"{path}: cannot be drawn, its parts are not those that `{verb}` writes") from error

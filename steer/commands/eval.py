@@ -1,14 +1,17 @@
-"""`steer eval`: how right a checkpoint is on the held-out episodes."""
+"""`steer eval`: accuracy of a checkpoint on the held-out episodes."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from steer.base.shipped import DEFAULT
 from steer.commands.options import CheckpointOption, DeviceOption, JsonOption, OutOption, QuietOption
 from steer.tasks.compositional.splits import SplitName
+
+if TYPE_CHECKING:
+    from steer.results.evaluation import Evaluation, GroupScore
 
 
 def evaluate(
@@ -23,12 +26,13 @@ def evaluate(
     from json import dumps
 
     from steer.base.files import make_folder, write_atomically
+    from steer.commands.folders import results_folder
     from steer.commands.pictures import draw_or_warn
     from steer.commands.progress import bar
     from steer.experiments.accuracy import accuracy, strict
     from steer.models.checkpoint import load_checkpoint
     from steer.models.devices import check_device
-    from steer.results.result import results_folder
+    from steer.results.evaluation import Evaluation
     from steer.tasks.compositional.slices import make_slices
     from steer.tasks.compositional.splits import make_splits
 
@@ -41,34 +45,41 @@ def evaluate(
     slices = make_slices(loaded.record.data_seed) if split == "test" else {}
     strictly = sum(map(len, slices.values()))
     with bar("evaluating", strictly + len(episodes), quiet, unit="episodes") as advance:
-        rows = strict(loaded.model, slices, lambda done: advance(done, ""))
+        scores = strict(loaded.model, slices, lambda done: advance(done, ""))
         result = accuracy(loaded.model, episodes, lambda done: advance(strictly + done, ""), trained)
-    report = {"checkpoint": loaded.name, "split": split, "strict": rows} | result
-    write_atomically(folder / "result.json", dumps(report, indent=1) + "\n")
+    report = Evaluation(loaded.name, split, tuple(scores), result)
+    text = dumps(report.to_json(), indent=1)
+    write_atomically(folder / "result.json", text + "\n")
 
     from steer.drawing.figures.accuracy import draw_accuracy
 
     picture = draw_or_warn(lambda: draw_accuracy(report, folder), "accuracy")
     if json:
-        typer.echo(dumps(report, indent=1))
+        typer.echo(text)
         return
     typer.echo(_table(report) + (f"\n\npicture: {picture}" if picture else ""))
 
 
-def _table(report: dict[str, Any]) -> str:
+def _table(report: Evaluation) -> str:
+    from steer.drawing.tables import make_table, render
     from steer.experiments.accuracy import NEW
 
-    strictly = ["questions that must be composed", *(_line(row) for row in report["strict"]), ""]
-    lines = [f"{'':52}{'episodes':>9}{'exact match':>13}   95 % interval", *(strictly if report["strict"] else [])]
-    lines += [f"the {report['split']} split", *(_line(row) for row in report["groups"])]
-    if any(row["group"] == NEW for row in report["groups"]):
-        lines.append(f"\n{NEW}: in no training episode, whatever its symbols and colours are called and in which order")
-    lines.append(f"token accuracy {report['token_accuracy']:.2%}, perplexity {report['perplexity']:.4g}")
-    return "\n".join([f"{report['checkpoint']}, greedy decoding", *lines])
+    groups, accuracy = report.accuracy.groups, report.accuracy
+    lines = [("questions that must be composed", "", "", ""), *map(_line, report.strict), ("",) * 4]
+    lines = [*(lines if report.strict else []), (f"the {report.split} split", "", "", ""), *map(_line, groups)]
+    notes = [f"token accuracy {accuracy.token_accuracy:.2%}, perplexity {accuracy.perplexity:.4g}"]
+    if any(score.group == NEW for score in groups):
+        text = "in no training episode, whatever its symbols and colours are called and in which order"
+        notes = ["", f"{NEW}: {text}", *notes]
+    titles = ("", "episodes", "exact match", "95 % interval")
+    table = make_table(titles, lines, ("episodes", "exact match"))
+    return render(f"{report.checkpoint}, greedy decoding", table, *notes)
 
 
-def _line(row: dict[str, Any]) -> str:
-    if not row["episodes"]:
-        return f"  {row['group']:50}{'–':>9}   longer than the model's prompts"
-    low, high = row["interval"]
-    return f"  {row['group']:50}{row['episodes']:>9,}{row['exact_match']:>12.1%}   {low:.1%} to {high:.1%}"
+def _line(score: GroupScore) -> tuple[str, str, str, str]:
+    from steer.drawing.tables import interval
+
+    name = f"  {score.group}"
+    if score.exact_match is None or score.interval is None:
+        return name, "–", "", "longer than the model's prompts"
+    return name, f"{score.episodes:,}", f"{score.exact_match:.1%}", interval(*score.interval)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from steer.base.shipped import DEFAULT
 from steer.commands.options import CheckpointOption, DeviceOption, JsonOption, OutOption, QuietOption
 
+if TYPE_CHECKING:
+    from steer.paper.verdicts import Verdict
+
 
 def reproduce(
     checkpoint: CheckpointOption = DEFAULT,
     out: OutOption = None,
     device: DeviceOption = "cpu",
-    episodes: Annotated[int | None, typer.Option(min=10, help="At most so many for each recipe: a quick look.")] = None,
+    episodes: Annotated[int | None, typer.Option(min=10, help="The most for each recipe: a quick look.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Run again what is already known.")] = False,
     json: JsonOption = False,
     quiet: QuietOption = False,
@@ -23,15 +26,17 @@ def reproduce(
     from json import dumps
 
     from steer.base.files import make_folder
+    from steer.commands.folders import results_folder
     from steer.commands.pictures import warn
     from steer.commands.progress import bar
+    from steer.drawing.tables import pairs, render
     from steer.experiments.many import interrupted
     from steer.models.checkpoint import load_checkpoint
     from steer.models.devices import check_device
     from steer.paper.reproduce import paper_recipes
     from steer.paper.reproduce import reproduce as run_all
     from steer.paper.verdicts import tally
-    from steer.results.result import RESULT, results_folder
+    from steer.results.files import RESULT
 
     check_device(device)
     loaded = load_checkpoint(checkpoint, device)
@@ -39,19 +44,20 @@ def reproduce(
     make_folder(folder)
     try:
         with bar("reproducing", 1.0, quiet) as advance:
-            found = run_all(loaded, folder, advance, episodes, force)
+            made = run_all(loaded, folder, advance, episodes, force)
     except KeyboardInterrupt as error:
         raise interrupted(len(list(folder.glob(f"*/{RESULT}"))), len(paper_recipes())) from error
-    for outcome in found.outcomes:
+    for outcome in made.outcomes:
         warn(*(f"{outcome.name}: {reason}" for reason in outcome.undrawn))
     if json:
-        files = {outcome.name: [str(picture) for picture in outcome.pictures] for outcome in found.outcomes}
-        told = {"checkpoint": found.checkpoint, "claims": found.claims, "pictures": files, "index": str(found.index)}
-        typer.echo(dumps(told, indent=1))
+        files = {outcome.name: [str(picture) for picture in outcome.pictures] for outcome in made.outcomes}
+        typer.echo(dumps(made.to_json() | {"pictures": files, "index": str(made.index)}, indent=1))
         return
-    quick = f" ({found.claims[0]['status']})" if episodes else ""
-    typer.echo(f"{found.checkpoint}: {len(found.claims)} claims: {tally(found.claims)}{quick}\n")
-    for claim in found.claims:
-        typer.echo(f"{claim['figure']:7}{claim['claim']}\n{'':7}paper: {claim['paper']}   here: {claim['here']}")
-        typer.echo(f"{'':7}{claim['verdict']}   [rule: {claim['rule']}]")
-    typer.echo(f"\nindex: {found.index}")
+    quick = f" ({made.claims[0].status})" if episodes else ""
+    title = f"{made.checkpoint}: {len(made.claims)} claims: {tally(made.claims)}{quick}"
+    typer.echo(render(title, "", pairs(map(_line, made.claims)), "", f"index: {made.index}"))
+
+
+def _line(claim: Verdict) -> tuple[str, str]:
+    text = f"{claim.claim}\npaper: {claim.paper}   here: {claim.here}\n{claim.verdict}   [rule: {claim.rule}]"
+    return claim.figure, text

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from steer.commands.options import DeviceOption, JsonOption, QuietOption
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from steer.experiments.many import Outcome
 
 
 def run(
@@ -29,21 +34,44 @@ def run(
 
     from steer.commands.pictures import warn
     from steer.commands.progress import bar
-    from steer.experiments.many import SUMMARY, Job, run_batch, split_changes
+    from steer.experiments.many import Job, run_batch, split_changes
 
     names, changes = split_changes(recipes)
     job = Job(changes, out, device, dtype, force)
     with bar("running", 1.0, quiet, unit="") as advance:
         outcomes = run_batch(names, job, jobs, advance)
     if json:
-        done = [o.as_json() for o in outcomes]
+        done = [outcome.to_json() for outcome in outcomes]
         typer.echo(dumps(done[0] if len(done) == 1 else done, indent=1))
     else:
-        many = len(outcomes) > 1
-        typer.echo("\n".join([SUMMARY, *(o.line() for o in outcomes)]) if many else outcomes[0].text())
+        typer.echo(_summary(outcomes) if len(outcomes) > 1 else _text(outcomes[0]))
     for outcome in outcomes:
         for fault in outcome.faults:
             typer.echo(f"error: {fault}", err=True)
         warn(*(f"{outcome.name}: {reason}" for reason in outcome.undrawn))
     if any(outcome.faults for outcome in outcomes):
         raise typer.Exit(2 if len(outcomes) == 1 else 1)
+
+
+def _text(outcome: Outcome) -> str:
+    from steer.drawing.tables import result_text
+
+    if outcome.result is None:
+        return f"{outcome.name}: failed"
+    return result_text(outcome.name, outcome.result, outcome.pictures, outcome.unchanged)
+
+
+def _summary(outcomes: Sequence[Outcome]) -> str:
+    """A batch: one line for each recipe."""
+    from steer.drawing.tables import make_table, render
+
+    titles = ("recipe", "state", "time", "conditions", "result")
+    return render(make_table(titles, map(_line, outcomes), ("time", "conditions")))
+
+
+def _line(outcome: Outcome) -> tuple[str, ...]:
+    result = outcome.result
+    if result is None:
+        return (outcome.name, "failed", "", "", "")
+    state, time = ("known", "") if outcome.unchanged else ("done", f"{result.provenance.seconds:.1f} s")
+    return (outcome.name, state, time, str(len({row.condition for row in result.rows})), str(result.folder))

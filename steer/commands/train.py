@@ -75,8 +75,8 @@ def _evaluate(trainer: Trainer, out: Path) -> float:
     from steer.models.checkpoint import save_checkpoint
 
     result = accuracy(trainer.model.eval(), trainer.splits.test)
-    save_checkpoint(out, trainer.model, trainer.record().model_copy(update={"accuracy": result}))
-    return float(result["exact_match"])
+    save_checkpoint(out, trainer.model, trainer.record().model_copy(update={"accuracy": result.to_json()}))
+    return result.exact_match
 
 
 def _run(trainer: Trainer, out: Path, quiet: bool) -> None:

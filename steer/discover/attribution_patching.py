@@ -20,6 +20,7 @@ from steer.anatomy.names import Node, Site
 from steer.discover.lab import LOGITS, Lab, answer_likelihood
 from steer.engine.engine import Part
 from steer.plan.plan import Ablated, Rebuild, make_run
+from steer.results.evidence import GradientAgreement
 
 STEPS = 5
 Path = tuple[Node, Site]  # source, target port
@@ -34,13 +35,11 @@ class Opinions:
     eap: list[float]
     eap_ig: list[float]
 
-    def agreement(self) -> dict[str, float]:
+    def agreement(self) -> GradientAgreement:
         """Spearman's rank correlation with the exact effects, by size."""
         exact = np.abs(self.exact)
-        return {
-            name: round(float(spearmanr(exact, np.abs(scores)).statistic), 4)
-            for name, scores in (("eap", self.eap), ("eap_ig", self.eap_ig))
-        }
+        once, along = (float(spearmanr(exact, np.abs(scores)).statistic) for scores in (self.eap, self.eap_ig))
+        return GradientAgreement(paths=len(self.paths), eap=_rounded(once), eap_ig=_rounded(along))
 
 
 def opinions(lab: Lab, ports: Sequence[Site]) -> Opinions:
@@ -83,6 +82,11 @@ def mean_gradients(lab: Lab, part: Part, hooks: Iterable[str], steps: int) -> di
 
     each = [lab.engine.gradients(part, hooks, likelihood, partway((n + 1) / steps)) for n in range(steps)]
     return {hook: torch.stack([found[hook][1] for found in each]).mean(0) for hook in hooks}
+
+
+def _rounded(correlation: float) -> float | None:
+    """None where there is none: all effects may be the same."""
+    return round(correlation, 4) if np.isfinite(correlation) else None
 
 
 def _ablation(path: Path) -> Rebuild:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -23,6 +22,7 @@ from steer.models.batch import collate
 from steer.models.checkpoint import Checkpoint
 from steer.plan.plan import Counterpart, Put, Run, make_run
 from steer.recipe.steered import others
+from steer.results.evidence import Interchange
 from steer.tasks.compositional.counterparts import Variable
 from steer.tasks.compositional.episode import Episode
 from steer.tasks.compositional.grammar import Dice
@@ -36,13 +36,13 @@ SITES: Mapping[Variable, tuple[tuple[Role, str], ...]] = {
 
 
 class Exchange:
-    """A lab whose episodes are held to the counterpart's answer, with the counterpart's values at hand."""
+    """A lab whose episodes have the counterpart's answer, with the counterpart's values at hand."""
 
     def __init__(self, checkpoint: Checkpoint, episodes: Sequence[Episode], variable: Variable, seed: int = 0) -> None:
         others = counterparts(episodes, variable)
         # Greedy decoding writes an answer exactly when each of its tokens is the likeliest after those before it.
-        held = [replace(e, answer=other.answer) for e, other in zip(episodes, others, strict=True)]
-        self.lab = Lab(checkpoint, held, seed)
+        predicted = [replace(e, answer=other.answer) for e, other in zip(episodes, others, strict=True)]
+        self.lab = Lab(checkpoint, predicted, seed)
         engine = self.lab.engine
         with torch.no_grad():
             for part, bench in zip(self.lab.parts, self.lab.benches, strict=True):
@@ -59,16 +59,16 @@ class Exchange:
         ]
 
 
-def interchange(checkpoint: Checkpoint, episodes: Sequence[Episode], seed: int = 0) -> list[dict[str, Any]]:
+def interchange(checkpoint: Checkpoint, episodes: Sequence[Episode], seed: int = 0) -> list[Interchange]:
     """For each variable and the sites that the circuit's roles say carry it: how often the predicted answer comes."""
     shape, rows = checkpoint.shape, []
-    asked = [episode for episode in episodes if len(episode.question.arguments) == 2]
+    shown = [episode for episode in episodes if len(episode.question.arguments) == 2]
     for variable, places in SITES.items():
         sets = {f"{role}.{port}": _sites(shape, role, port) for role, port in places}
         sets = {name: sites for name, sites in sets.items() if sites}
-        if not sets or not asked:
+        if not sets or not shown:
             continue
-        exchange = Exchange(checkpoint, asked, variable, seed)
+        exchange = Exchange(checkpoint, shown, variable, seed)
         lab = exchange.lab
         nulls = {
             f"{name} null {n}": same
@@ -84,11 +84,11 @@ def interchange(checkpoint: Checkpoint, episodes: Sequence[Episode], seed: int =
             drawn = [lab.mean(found[key]) for n in range(DRAWS) if (key := f"{name} null {n}") in found]
             null = round(float(np.mean(drawn)), 4) if drawn else None
             rows.append(
-                {
-                    "variable": variable, "sites": name, "heads": [str(site.node) for site in sites],
-                    "accuracy": lab.estimate(found[name]).model_dump(), "null": null,
-                    "without": without.model_dump(), "ceiling": ceiling.model_dump(), "episodes": len(asked),
-                }
+                Interchange(
+                    variable=variable, sites=name, heads=tuple(str(site.node) for site in sites),
+                    accuracy=lab.estimate(found[name]), null=null, without=without, ceiling=ceiling,
+                    examples=len(shown),
+                )
             )  # fmt: skip
     return rows
 

@@ -12,23 +12,18 @@ from steer.drawing.figures.circuit import draw_all
 from steer.drawing.figures.draw import attempt
 from steer.models.checkpoint import Checkpoint, load_checkpoint, read_record
 from steer.results.circuit import Circuit, read_circuit, write_circuit
+from steer.results.evidence import SearchSettings
 from steer.tasks.compositional.splits import make_splits
 
 CAPABLE = 0.9  # exact match: below it there is no task to find a circuit of
 
 
 @dataclass(frozen=True)
-class Asked:
-    """How a search is made; the same question of the same weights is not asked twice."""
+class Discovery:
+    """A circuit, and how it came about."""
 
-    episodes: int
-    threshold: float
-
-
-@dataclass(frozen=True)
-class Found:
     circuit: Circuit
-    known: bool  # the same question was asked before
+    known: bool  # it was searched before, with the same settings
     differs: bool  # the circuit beside the weights, which recipes go by, has other roles
     undrawn: str  # why its pictures failed, if they did
 
@@ -41,24 +36,26 @@ def capable() -> list[str]:
 
 
 def find_circuit(
-    name: str, folder: Path, asked: Asked, force: bool = False, tell: Tell = lambda done, text: None
-) -> Found:
+    name: str, folder: Path, settings: SearchSettings, force: bool = False, tell: Tell = lambda done, text: None
+) -> Discovery:
     """The circuit, written to its folder and drawn."""
-    loaded = load_checkpoint(name, circuit=not force)  # forced: one that is broken does not stand in the way
-    circuit = None if force else _known(folder, loaded, asked)
+    loaded = load_checkpoint(name, circuit=not force)  # with --force a broken circuit file is ignored
+    circuit = None if force else _saved(folder, loaded, settings)
     known = circuit is not None
     if circuit is None:
         splits = make_splits(loaded.record.data_seed)
-        bare = Checkpoint(loaded.model, loaded.record, loaded.name)  # what is known already is not looked at
-        circuit = discover(bare, splits["validation"], splits["test"], asked.episodes, asked.threshold, tell)
-        circuit = circuit.model_copy(update={"evidence": {"asked": vars(asked)} | circuit.evidence})
+        bare = Checkpoint(loaded.model, loaded.record, loaded.name)  # search without the stored circuit
+        circuit = discover(bare, splits["validation"], splits["test"], settings.episodes, settings.threshold, tell)
+        assert circuit.evidence is not None
+        evidence = circuit.evidence.model_copy(update={"settings": settings})
+        circuit = circuit.model_copy(update={"evidence": evidence})
     write_circuit(circuit, folder)
     _, undrawn = attempt(lambda: draw_all(circuit, folder), "circuit") if circuit.members else (None, "")
     home = locate(name)
     if not is_shipped(home) and loaded.circuit is None:  # shipped ones keep the circuit they came with
         write_circuit(circuit, home)  # recipes on the user's own checkpoint may now name roles
     beside = _beside(home, loaded)
-    return Found(circuit, known, beside is not None and beside.roles != circuit.roles, undrawn)
+    return Discovery(circuit, known, beside is not None and beside.roles != circuit.roles, undrawn)
 
 
 def _beside(home: Path, checkpoint: Checkpoint) -> Circuit | None:
@@ -71,7 +68,9 @@ def _beside(home: Path, checkpoint: Checkpoint) -> Circuit | None:
         return None
 
 
-def _known(folder: Path, checkpoint: Checkpoint, asked: Asked) -> Circuit | None:
-    """The answer to the same question about the same weights: beside the weights, or in the results."""
-    found = [checkpoint.circuit, read_circuit(folder, checkpoint.record.weights_sha256)]
-    return next((circuit for circuit in found if circuit and circuit.evidence.get("asked") == vars(asked)), None)
+def _saved(folder: Path, checkpoint: Checkpoint, settings: SearchSettings) -> Circuit | None:
+    """The circuit of the same weights, searched in the same way: beside the weights, or in the results."""
+    for circuit in (checkpoint.circuit, read_circuit(folder, checkpoint.record.weights_sha256)):
+        if circuit and circuit.evidence and circuit.evidence.settings == settings:
+            return circuit
+    return None

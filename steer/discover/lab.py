@@ -25,17 +25,18 @@ from steer.engine.values import Bench, site_value
 from steer.measures.answers import exact_match
 from steer.measures.attention import attention_accuracy, is_colour
 from steer.measures.attribution import logit_attribution
+from steer.measures.setting import POSITIONS
 from steer.models.batch import collate
 from steer.models.checkpoint import Checkpoint
 from steer.plan.plan import Ablated, Put, Run, make_run, writer_path
 from steer.recipe.schema import Ablation
-from steer.results.circuit import Estimate
-from steer.results.tally import POSITIONS, Tally, bootstrap_weights
+from steer.results.evidence import Estimate, Kept
+from steer.results.tally import Tally, bootstrap_weights
 from steer.tasks.compositional.episode import Episode
 from steer.tasks.compositional.vocabulary import PAD_ID
 
 DRAWS = 400
-GROUPS = {1: "one_argument", 2: "two_arguments"}
+GROUPS = {1: "one argument", 2: "two arguments"}
 Floats = NDArray[np.float64]
 Measure = Callable[[Part, Values], tuple[Tensor, Tensor]]  # values and what counts, both B P
 LOGITS = Site(Node("logits"))
@@ -172,13 +173,13 @@ class Lab:
 
     # From tallies to numbers.
 
-    def kept(self, tally: Tally, clean: Tally) -> dict[str, Any]:
+    def kept(self, tally: Tally, clean: Tally) -> Kept:
         """A tally's mean as a share of the clean one's: of all questions, and of each number of arguments."""
         counts = [len(episode.question.arguments) for episode in self.episodes]
         groups = {name: [n == count for n in counts] for count, name in GROUPS.items()}
         parts = {name: (tally.only(rows), clean.only(rows)) for name, rows in groups.items() if any(rows)}
-        found = {name: self.share_of(*pair).model_dump() for name, pair in parts.items()}
-        return self.share_of(tally, clean).model_dump() | found
+        shares = {name: self.share_of(*pair) for name, pair in parts.items()}
+        return Kept(**dict(self.share_of(tally, clean)), groups=shares)
 
     def share_of(self, tally: Tally, whole: Tally) -> Estimate:
         return self.interval(lambda mean: mean(tally) / np.maximum(mean(whole), 1e-9))
@@ -191,7 +192,7 @@ class Lab:
         return self.interval(lambda mean: mean(tally))
 
     def interval(self, number: Callable[[Callable[[Tally], Any]], Any]) -> Estimate:
-        """A number made from means of tallies, with its interval: episodes are drawn anew, the same for all."""
+        """A number made from means of tallies, with its interval: all tallies share the same bootstrap samples."""
 
         def drawn_means(tally: Tally) -> Floats:
             return (self.weights @ tally.values.sum(1)) / np.maximum(self.weights @ tally.counts.sum(1), 1)

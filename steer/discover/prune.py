@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from steer.anatomy.names import Node
 from steer.discover.lab import Lab
-from steer.results.circuit import Estimate
+from steer.results.evidence import Completeness, Estimate, GroupedSpread, Kept, KeptAttention, SmallestSet, Spread
 
 KEEP = 0.92  # of the clean exact match; a little above what is reported, because a chosen set flatters itself
 RANDOM = 20  # circuits of the same size drawn at random
@@ -64,7 +63,7 @@ def _accuracy(lab: Lab, gone: list[Node]) -> float:
     return lab.mean(tally)
 
 
-def judge(lab: Lab, core: Sequence[Node], seed: int = 0) -> dict[str, object]:
+def judge(lab: Lab, core: Sequence[Node], seed: int = 0, attention: KeptAttention | None = None) -> SmallestSet:
     """Faithfulness, completeness and minimality of a set of heads, beside random sets of its size."""
     heads, rng = lab.shape.all_heads, np.random.default_rng(seed)
     clean = lab.clean(lab.exact()[0], 1)
@@ -82,41 +81,46 @@ def judge(lab: Lab, core: Sequence[Node], seed: int = 0) -> dict[str, object]:
     sets |= {f"circuit less {head}": [*outside, head] for head in core}
     found = lab.accuracy_without(sets)
     share = {name: lab.share_of(tally, clean) for name, tally in found.items()}
-    gaps = [abs(share[f"circuit less {n}"].value - share[f"model less {n}"].value) for n in range(len(subsets)) if core]
-    return {
-        "heads": len(core),
-        "clean": lab.estimate(clean).model_dump(),
-        "faithfulness": lab.kept(found["circuit"], clean),
-        "random_circuits": _spreads([lab.kept(found[f"random {n}"], clean) for n in range(RANDOM)]),
-        "everything_ablated": share["nothing"].model_dump(),
-        "model_without_circuit": share["without"].model_dump(),
-        "model_without_random": _spread([share[f"without random {n}"] for n in range(RANDOM)]),
-        "completeness": {"subsets": len(subsets), "mean_gap": _round(np.mean(gaps)), "max_gap": _round(np.max(gaps))}
-        | {"model_keeps": _round(np.mean([share[f"model less {n}"].value for n in range(len(subsets))]))}
-        if gaps
-        else None,
-        "minimality": {str(h): _round(share["circuit"].value - share[f"circuit less {h}"].value) for h in core},
-        "unit": "exact match as a share of the clean model's",
-    }
+    less = [(share[f"circuit less {n}"].value, share[f"model less {n}"].value) for n in range(len(subsets))]
+    return SmallestSet(
+        heads=len(core),
+        clean=lab.estimate(clean),
+        faithfulness=lab.kept(found["circuit"], clean),
+        random_circuits=_spreads([lab.kept(found[f"random {n}"], clean) for n in range(RANDOM)]),
+        everything_ablated=share["nothing"],
+        model_without_circuit=share["without"],
+        model_without_random=_spread([share[f"without random {n}"] for n in range(RANDOM)]),
+        completeness=_completeness(less) if less else None,
+        minimality={str(h): _round(share["circuit"].value - share[f"circuit less {h}"].value) for h in core},
+        output_attention=attention,
+    )
 
 
-def needed_mlps(lab: Lab) -> dict[str, Any]:
+def _completeness(less: Sequence[tuple[float, float]]) -> Completeness:
+    """From what circuit and model keep without each subset."""
+    gaps = [abs(circuit - model) for circuit, model in less]
+    keeps = _round(np.mean([model for _, model in less]))
+    return Completeness(
+        subsets=len(less), mean_gap=_round(np.mean(gaps)), max_gap=_round(np.max(gaps)), model_keeps=keeps
+    )
+
+
+def needed_mlps(lab: Lab) -> dict[str, Kept]:
     """The whole model without each MLP: circuits are sets of heads, and keep all of them."""
     clean = lab.clean(lab.exact()[0], 1)
     found = lab.accuracy_without({str(node): [node] for node in lab.shape.writers if node.kind.endswith("mlp")})
     return {name: lab.kept(tally, clean) for name, tally in found.items()}
 
 
-def _spreads(found: list[dict[str, Any]]) -> dict[str, Any]:
-    """The spread over all questions and, beside it, over each kind of them."""
-    kinds = [key for key, value in found[0].items() if isinstance(value, dict)]
-    parts = {kind: _spread([Estimate(**one[kind]) for one in found]) for kind in kinds}
-    return _spread([Estimate(**{k: v for k, v in one.items() if k not in kinds}) for one in found]) | parts
+def _spreads(shares: Sequence[Kept]) -> GroupedSpread:
+    """The spread over all questions and, beside it, over each group of them."""
+    groups = {name: _spread([share.groups[name] for share in shares]) for name in shares[0].groups}
+    return GroupedSpread(**dict(_spread(shares)), groups=groups)
 
 
-def _spread(found: list[Estimate]) -> dict[str, Any]:
-    values = [one.value for one in found]
-    return {"mean": _round(np.mean(values)), "min": _round(np.min(values)), "max": _round(np.max(values))}
+def _spread(shares: Sequence[Estimate]) -> Spread:
+    values = [share.value for share in shares]
+    return Spread(mean=_round(np.mean(values)), min=_round(np.min(values)), max=_round(np.max(values)))
 
 
 def _round(value: object) -> float:

@@ -42,11 +42,7 @@ def role_scores(engine: Engine, episodes: Sequence[Episode], parts: Sequence[Par
     cast = {
         role: [head for head in engine.shape.all_heads if head.kind == kind] for role, (kind, _) in ATTENDED.items()
     }
-    tallies = {
-        (head, role): Tally(len(episodes), 1, head=str(head), role=role)
-        for role, heads in cast.items()
-        for head in heads
-    }
+    tallies = {(head, role): Tally(len(episodes), 1) for role, heads in cast.items() for head in heads}
     chances: dict[Role, Tally] = {role: Tally(len(episodes), 1) for role in cast}
     for part in parts:
         values = engine.clean(part, {Site(head, "pattern").path for some in cast.values() for head in some})

@@ -6,8 +6,7 @@ The order of events; the steps themselves are in the other files of this room.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 from steer.anatomy.names import ROLES, Node, Role
 from steer.base.version import __version__
@@ -21,6 +20,7 @@ from steer.discover.trace import THRESHOLD, trace
 from steer.discover.writers import chosen, logit_shares, writing_heads
 from steer.models.checkpoint import Checkpoint
 from steer.results.circuit import Circuit, Described, Edge, Member
+from steer.results.evidence import Check, Evidence, HeadSet, Kept, KeptAttention
 from steer.tasks.compositional.episode import Episode
 
 EPISODES = 250  # of each kind
@@ -30,8 +30,8 @@ Tell = Callable[[float, str], None]  # how far, and a word on what is done
 
 
 @dataclass
-class Cast:
-    """Who plays what: every head's best role, if it reaches the majority."""
+class BestRoles:
+    """Every head's best role, if it reaches the majority."""
 
     scores: list[Score]
     best: dict[Node, Score] = field(default_factory=dict)
@@ -56,53 +56,57 @@ def discover(
     checkpoint: Checkpoint, searched: Sequence[Episode], judged: Sequence[Episode], count: int = EPISODES,
     threshold: float = THRESHOLD, tell: Tell = lambda done, text: None,
 ) -> Circuit:  # fmt: skip
-    """Search on some episodes (so many of each kind), judge on others (twice as many)."""
+    """Search on some episodes (`count` of each kind), judge on others (twice as many)."""
     lab = Lab(checkpoint, searched[:count])
     choosing = Lab(checkpoint, choices(searched)[:count])
     tell(0.02, "roles")
-    cast = Cast(role_scores(choosing.engine, choosing.episodes, choosing.parts))
+    roles = BestRoles(role_scores(choosing.engine, choosing.episodes, choosing.parts))
     shares = logit_shares(choosing)
-    outputs = writing_heads([h for h in lab.shape.all_heads if cast.role(h) == "output"], shares, threshold)
-    look_alikes = dict(cast.best)
-    cast.keep_outputs(outputs)
+    outputs = writing_heads([h for h in lab.shape.all_heads if roles.role(h) == "output"], shares, threshold)
+    look_alikes = dict(roles.best)
+    roles.keep_outputs(outputs)
     writers = outputs or writing_heads(lab.shape.all_heads, shares, threshold)  # nobody looks: who writes, then
-    traces = [trace(choosing, head, threshold, creeping(tell, 0.05, 0.35), bool(outputs)) for head in writers]
+    traces = [trace(choosing, head, threshold, shrinking_steps(tell, 0.05, 0.35), bool(outputs)) for head in writers]
     edges = [edge for found in traces for edge in found.edges]
     able = lab.mean(lab.clean(lab.exact()[0], 1)) >= ABLE
-    pruned = prune(lab, tell=creeping(tell, 0.35, 0.7)) if writers and able else Pruned([], [])
+    pruned = prune(lab, tell=shrinking_steps(tell, 0.35, 0.7)) if writers and able else Pruned([], [])
     direct = [node for node, share in shares.items() if share.low > threshold]
-    members = cast_members(choosing, cast, writers, edges, direct, pruned.core)
+    members = members_of(choosing, roles, writers, edges, direct, pruned.core)
     circuit = Circuit(
         checkpoint=Described(name=checkpoint.name, sha256=checkpoint.record.weights_sha256),
-        roles=players(members, edges, {str(head): shares[head].value for head in writers}),
+        roles=heads_in_role(members, edges, {str(head): shares[head].value for head in writers}),
         members=tuple(members),
         edges=tuple(edges),
         groups=tuple(group for found in traces for group in found.groups),
-        evidence={
-            "steer": __version__,
-            "searched_on": f"{len(lab.episodes)} episodes; roles and paths on {len(choosing.episodes)} that choose",
-            "traced_from": [str(head) for head in writers],
-            "read_by": "attention" if outputs else "writing",
-            "ablation": "mean by position over the episodes at hand (searched, or judged)",
-            "threshold": threshold,
-            "scale": "0: everything ablated at the port of the head that writes; 1: nothing ablated",
-            "majority": MAJORITY,
-            "logit_shares": {str(n): share.model_dump() for n, share in shares.items() if share.low > threshold / 2},
-            "look_alikes": {
+        evidence=Evidence(
+            steer=__version__,
+            searched_on=f"{len(lab.episodes)} episodes; roles and paths on {len(choosing.episodes)} that choose",
+            traced_from=tuple(map(str, writers)),
+            read_by="attention" if outputs else "writing",
+            ablation="mean by position over the episodes at hand (searched, or judged)",
+            threshold=threshold,
+            scale="0: everything ablated at the port of the head that writes; 1: nothing ablated",
+            majority=MAJORITY,
+            logit_shares={str(node): share for node, share in shares.items() if share.low > threshold / 2},
+            look_alikes={
                 str(head): score.role
                 for head, score in look_alikes.items()
-                if cast.role(head) is None or str(head) not in {member.node for member in members}
+                if roles.role(head) is None or str(head) not in {member.node for member in members}
             },
-            "curve": [list(point) for point in pruned.curve],
-        },
+            curve=tuple(pruned.curve),
+        ),
     )
-    if pruned.core:
-        evidence = verify(checkpoint, circuit, judged[: 2 * count], tell)
-        circuit = circuit.model_copy(update={"evidence": circuit.evidence | evidence})
-    return circuit
+    return verified(checkpoint, circuit, judged[: 2 * count], tell) if pruned.core else circuit
 
 
-def creeping(tell: Tell, start: float, end: float) -> Callable[[str], None]:
+def verified(checkpoint: Checkpoint, circuit: Circuit, judged: Sequence[Episode], tell: Tell) -> Circuit:
+    """The circuit with its check on other episodes."""
+    assert circuit.evidence is not None
+    check = verify(checkpoint, circuit, circuit.evidence, judged, tell)
+    return circuit.model_copy(update={"evidence": circuit.evidence.model_copy(update={"check": check})})
+
+
+def shrinking_steps(tell: Tell, start: float, end: float) -> Callable[[str], None]:
     """Progress where nobody knows how many steps there are: each takes a share of what is left."""
     left = [end - start]
 
@@ -113,69 +117,64 @@ def creeping(tell: Tell, start: float, end: float) -> Callable[[str], None]:
     return step
 
 
-def verify(checkpoint: Checkpoint, circuit: Circuit, episodes: Sequence[Episode], tell: Tell) -> dict[str, Any]:
+def verify(
+    checkpoint: Checkpoint, circuit: Circuit, evidence: Evidence, episodes: Sequence[Episode], tell: Tell
+) -> Check:
     """Is it right? On other episodes: what the circuit does alone, what gradients say, what interchanges do."""
     tell(0.7, "judging")
     lab = Lab(checkpoint, episodes)
     core = [lab.shape.one_head(member.node) for member in circuit.members if member.core]
-    writers = [lab.shape.one_head(name) for name in circuit.evidence["traced_from"]]
+    writers = [lab.shape.one_head(name) for name in evidence.traced_from]
     lead = next((head for head in writers if head in core), writers[0])
     drawn = {edge.source for edge in circuit.edges} | {*map(str, writers)}
     traced = [head for head in lab.shape.all_heads if str(head) in drawn]
     choosing = Lab(checkpoint, choices(episodes))
-    looks = circuit.evidence["read_by"] == "attention"
-    gaze = kept_attention(choosing, lead, core) if looks else None
+    attention = kept_attention(choosing, lead, core) if evidence.read_by == "attention" else None
     tell(0.8, "second opinions")
     some = Lab(checkpoint, choosing.episodes[: len(episodes) // 4])
     ports = [lab.shape.site(name) for name in dict.fromkeys(edge.target for edge in circuit.edges)]
-    said = opinions(some, ports) if ports else None
+    agreement = opinions(some, ports).agreement() if ports else None
     tell(0.9, "interchanges")
     known = Checkpoint(checkpoint.model, checkpoint.record, checkpoint.name, circuit)
-    return {
-        "judged_on": f"{len(episodes)} other episodes",
-        "traced_heads": {"heads": len(traced), "faithfulness": kept_accuracy(lab, traced)},
-        "smallest_circuit": judge(lab, core) | {"output_attention": gaze},
-        "model_without": needed_mlps(lab),
-        "choice": chosen(choosing, writers),
-        "second_opinions": {"paths": len(said.paths), "rank_correlation_with_exact": said.agreement()}
-        | {"approximation": "linear after the port; exact effects are measured by running each path"}
-        if said
-        else None,
-        "interchange": interchange(known, episodes),
-    }
+    return Check(
+        judged_on=f"{len(episodes)} other episodes",
+        traced_heads=HeadSet(heads=len(traced), faithfulness=kept_accuracy(lab, traced)),
+        smallest_circuit=judge(lab, core, attention=attention),
+        model_without=needed_mlps(lab),
+        choice=chosen(choosing, writers),
+        gradients=agreement,
+        interchange=tuple(interchange(known, episodes)),
+    )
 
 
-def kept_accuracy(lab: Lab, heads: Sequence[Node]) -> dict[str, Any]:
+def kept_accuracy(lab: Lab, heads: Sequence[Node]) -> Kept:
     """Exact match with every other head ablated, as a share of the clean model's."""
     outside = [node for node in lab.shape.all_heads if node not in heads]
-    (found,) = lab.accuracy_without({"": outside}).values()
-    return lab.kept(found, lab.clean(lab.exact()[0], 1))
+    (ablated,) = lab.accuracy_without({"": outside}).values()
+    return lab.kept(ablated, lab.clean(lab.exact()[0], 1))
 
 
-def kept_attention(lab: Lab, head: Node, core: Sequence[Node]) -> dict[str, Any]:
+def kept_attention(lab: Lab, head: Node, core: Sequence[Node]) -> KeptAttention:
     """An output head's attention accuracy with everything outside the circuit ablated."""
     measure, reads = lab.attention(head)
     outside = [node for node in lab.shape.all_heads if node not in core]
-    (found,) = lab.measure([lab.ablating("circuit", outside, reads)], measure).values()
-    return {
-        "head": str(head),
-        "clean": lab.estimate(lab.clean(measure)).model_dump(),
-        "circuit": lab.estimate(found).model_dump(),
-    }
+    (ablated,) = lab.measure([lab.ablating("circuit", outside, reads)], measure).values()
+    return KeptAttention(head=str(head), clean=lab.estimate(lab.clean(measure)), circuit=lab.estimate(ablated))
 
 
-def cast_members(
-    lab: Lab, cast: Cast, writers: list[Node], edges: list[Edge], direct: list[Node], core: list[Node]
+def members_of(
+    lab: Lab, roles: BestRoles, writers: list[Node], edges: list[Edge], direct: list[Node], core: list[Node]
 ) -> list[Member]:
     traced = {edge.source for edge in edges} | {str(node) for node in (*writers, *direct)}
     members = []
     for node in lab.shape.writers:
         if str(node) not in traced and node not in core:
             continue
-        score = cast.best.get(node)
+        score = roles.best.get(node)
         members.append(
             Member(
                 node=str(node),
+                block=block_of(node),
                 role=score.role if score else None,
                 score=lab.estimate(score.tally) if score else None,
                 chance=round(score.chance, 4) if score else None,
@@ -185,8 +184,15 @@ def cast_members(
     return members
 
 
-def players(members: list[Member], edges: list[Edge], written: dict[str, float]) -> dict[Role, tuple[str, ...]]:
-    """The heads of each role that were found to matter: those that write by how much, then by effect, then by fit."""
+def block_of(node: Node) -> str:
+    """Where a picture of the circuit puts a node."""
+    if node.layer is not None:
+        return str(replace(node, head=None))
+    return "prompt" if node.stack == "enc" else "answer so far"
+
+
+def heads_in_role(members: list[Member], edges: list[Edge], written: dict[str, float]) -> dict[Role, tuple[str, ...]]:
+    """The heads of each role that matter: those that write by how much, then by effect, then by fit."""
     effect: dict[str, float] = {}
     for edge in edges:
         effect[edge.source] = max(edge.sufficiency.value, edge.necessity.value, effect.get(edge.source, 0.0))

@@ -2,159 +2,159 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+
+from rich.table import Table
 
 from steer.anatomy.names import ROLES
-from steer.results.circuit import Circuit, Estimate
-from steer.tasks.compositional.roles import ATTENDED
+from steer.anatomy.parse import parse_node
+from steer.drawing.tables import make_table, pairs, render
+from steer.results.circuit import Circuit
+from steer.results.evidence import Check, Choice, Estimate, Evidence, Interchange, Kept
 
-KEPT = {"": "", ", one argument": "one_argument", ", two arguments": "two_arguments"}
+READ_BY = {
+    "attention": "which look at the next token and write it; read by their attention",
+    "writing": "which write the choice and do not look at the next token; read by what they write",
+}
+Pair = tuple[str, str]
 
 
 def describe(circuit: Circuit, paths: bool = True) -> str:
-    """Roles, what was checked and, unless there are several circuits to tell of, every path."""
+    """Roles, what was checked and, with `paths`, every path."""
     name, evidence = circuit.checkpoint.name, circuit.evidence
-    if not evidence.get("traced_from"):
+    if evidence is None or not evidence.traced_from:
         return f"{name}: no head writes the answer; no circuit was found"
     single = {(edge.source, edge.target) for edge in circuit.edges}
     counted = f"{len(single)} paths ({len(circuit.edges)} with the port that they were read at)"
-    searched = f"searched on {evidence['searched_on']}, threshold {evidence['threshold']}"
-    lines = [f"{name}: {counted}, {searched}", f"traced from {_traced_from(evidence)}", "", "roles"]
-    scores = {member.node: member for member in circuit.members}
+    parts: list[Table | str] = [
+        f"{name}: {counted}, searched on {evidence.searched_on}, threshold {evidence.threshold}",
+        f"traced from {', '.join(evidence.traced_from)}, {READ_BY[evidence.read_by]}",
+        "", "roles", pairs(_roles(circuit, evidence)), "",
+    ]  # fmt: skip
+    if evidence.check is None:
+        parts += ["the task is not done: nothing to check"]
+    else:
+        judged = f"checked on {evidence.check.judged_on}"
+        parts += [f"{judged}; heads outside a set are mean-ablated, MLPs are kept", pairs(_check(evidence.check))]
+    return render(*parts, *(_paths(circuit) if paths else []))
+
+
+def _roles(circuit: Circuit, evidence: Evidence) -> Iterator[Pair]:
+    scores = {member.node: member.score for member in circuit.members}
     for role in ROLES:
-        heads = circuit.roles.get(role, ())
-        told = [f"{head} ({_percent(scores[head].score)})" for head in heads]
-        lines.append(f"  {role:22}{', '.join(told) or 'no head'}")
-    unnamed = [m.node for m in circuit.members if m.role is None and "-" in m.node and "mlp" not in m.node]
-    lines.append(f"  {'matter, fit no role':22}{', '.join(unnamed) or 'none'}")
-    written = [f"{node} {share['value']:.0%}" for node, share in _by_value(evidence["logit_shares"])]
-    lines.append(f"  {'write the choice':22}{', '.join(written) or 'none'}")
-    verdict = _verdict(circuit) if evidence.get("smallest_circuit") else ["", "the task is not done: nothing to check"]
-    return "\n".join([*lines, *verdict, *(_paths(circuit) if paths else [])])
+        heads = [f"{head} ({_percent(scores.get(head))})" for head in circuit.roles.get(role, ())]
+        yield f"  {role}", ", ".join(heads) or "no head"
+    unnamed = [member.node for member in circuit.members if member.role is None and parse_node(member.node).is_head]
+    yield "  matter, fit no role", ", ".join(unnamed) or "none"
+    shares = sorted(evidence.logit_shares.items(), key=lambda entry: -entry[1].value)
+    yield "  write the choice", ", ".join(f"{node} {share.value:.0%}" for node, share in shares) or "none"
 
 
-def _traced_from(evidence: dict[str, Any]) -> str:
-    how = {
-        "attention": "which look at the next token and write it; read by their attention",
-        "writing": "which write the choice and do not look at the next token; read by what they write",
-    }
-    return f"{', '.join(evidence['traced_from'])}, {how[evidence['read_by']]}"
-
-
-def _by_value(shares: dict[str, Any]) -> list[tuple[str, dict[str, float]]]:
-    return sorted(shares.items(), key=lambda entry: -entry[1]["value"])
-
-
-def _paths(circuit: Circuit) -> list[str]:
-    lines = ["", f"{'path':38}{'sufficient':>12}{'necessary':>12}   read at"]
+def _paths(circuit: Circuit) -> list[Table | str]:
+    lines = []
     for edge in circuit.edges:
-        path = f"{edge.source} -> {edge.target}"
-        company = "" if edge.in_company is None else f"   (with the others: +{edge.in_company.value:.2f})"
-        lines.append(
-            f"{path:38}{edge.sufficiency.value:>12.2f}{edge.necessity.value:>12.2f}   {edge.measured_at}{company}"
-        )
-    for group in circuit.groups:
-        lines.append(
-            f"stand in for one another at {group.target}: {', '.join(group.heads)} "
-            f"(lost: {group.alone.value:.2f} at most alone, {group.together.value:.2f} together)"
-        )
-    return lines
-
-
-def _verdict(circuit: Circuit) -> list[str]:
-    judged, opinions = circuit.evidence["smallest_circuit"], circuit.evidence["second_opinions"]
-    kept, chance, gaps = judged["faithfulness"], judged["random_circuits"], judged["completeness"]
-    gaze, traced = judged["output_attention"], circuit.evidence["traced_heads"]
-    lines = [
-        "",
-        f"checked on {circuit.evidence['judged_on']}; heads outside a set are mean-ablated, MLPs are kept",
-        f"  traced paths          their {traced['heads']} heads keep {_kept(traced['faithfulness'])}",
-        f"  smallest faithful set {judged['heads']} heads keep {_kept(kept)}",
-        f"  random sets           {chance['mean']:.1%} on average, from {chance['min']:.1%} to {chance['max']:.1%}"
-        + (f"; two arguments {chance['two_arguments']['mean']:.1%}" if "two_arguments" in chance else ""),
-        f"  without one MLP       the whole model keeps {_mlps(circuit.evidence['model_without'])}",
-        f"  completeness          mean gap {gaps['mean_gap']:.1%}, largest {gaps['max_gap']:.1%} "
-        f"({gaps['subsets']} subsets, without which the model keeps {gaps['model_keeps']:.0%})",
-        f"  least needed head     {min(judged['minimality'].items(), key=lambda entry: entry[1])[0]}",
+        company = "" if edge.in_company is None else f"(with the others: +{edge.in_company.value:.2f})"
+        effects = f"{edge.sufficiency.value:.2f}", f"{edge.necessity.value:.2f}"
+        lines.append((f"{edge.source} -> {edge.target}", *effects, edge.measured_at, company))
+    titles = ("path", "sufficient", "necessary", "read at", "")
+    groups = [
+        f"stand in for one another at {group.target}: {', '.join(group.heads)} "
+        f"(lost: {group.alone.value:.2f} at most alone, {group.together.value:.2f} together)"
+        for group in circuit.groups
     ]
-    lines.append(f"  choice                {_choice(circuit.evidence['choice'])}")
-    if gaze:
-        lines.append(
-            f"  output attention      {gaze['clean']['value']:.1%} clean, {gaze['circuit']['value']:.1%} in that set "
-            f"({gaze['head']}, two-argument questions)"
-        )
-    if opinions:
-        correlation = opinions["rank_correlation_with_exact"]
-        lines.append(
-            f"  gradients agree       EAP {correlation['eap']:.2f}, EAP-IG {correlation['eap_ig']:.2f} "
-            f"(rank correlation with exact effects, {opinions['paths']} paths)"
-        )
-    for row in circuit.evidence["interchange"]:
-        null = "too few other heads to compare" if row["null"] is None else f"other heads {row['null']:.1%}"
-        lines.append(
-            f"  {row['variable']} at {row['sites']}: {row['accuracy']['value']:.1%} of answers follow "
-            f"({null}, ceiling {row['ceiling']['value']:.1%})"
-        )
-    return lines
+    return ["", make_table(titles, lines, ("sufficient", "necessary")), *groups]
+
+
+def _check(check: Check) -> Iterator[Pair]:
+    smallest, chance = check.smallest_circuit, check.smallest_circuit.random_circuits
+    traced = check.traced_heads
+    yield "  traced paths", f"their {traced.heads} heads keep {_kept(traced.faithfulness)}"
+    yield "  smallest faithful set", f"{smallest.heads} heads keep {_kept(smallest.faithfulness)}"
+    groups = "".join(f"; {name} {spread.mean:.1%}" for name, spread in chance.groups.items())
+    yield "  random sets", f"{chance.mean:.1%} on average, from {chance.min:.1%} to {chance.max:.1%}{groups}"
+    yield "  without one MLP", f"the whole model keeps {_mlps(check.model_without)}"
+    if (gaps := smallest.completeness) is not None:
+        without = f"{gaps.subsets} subsets, without which the model keeps {gaps.model_keeps:.0%}"
+        yield "  completeness", f"mean gap {gaps.mean_gap:.1%}, largest {gaps.max_gap:.1%} ({without})"
+    if smallest.minimality:
+        yield "  least needed head", min(smallest.minimality, key=smallest.minimality.__getitem__)
+    yield "  choice", _choice(check.choice)
+    if (seen := smallest.output_attention) is not None:
+        shares = f"{seen.clean.value:.1%} clean, {seen.circuit.value:.1%} in that set"
+        yield "  output attention", f"{shares} ({seen.head}, two-argument questions)"
+    if (agreement := check.gradients) is not None:
+        scores = f"EAP {_digits(agreement.eap)}, EAP-IG {_digits(agreement.eap_ig)}"
+        yield "  gradients agree", f"{scores} (rank correlation with exact effects, {agreement.paths} paths)"
+    yield from map(_interchange, check.interchange)
+
+
+def _interchange(one: Interchange) -> Pair:
+    null = "too few other heads to compare" if one.null is None else f"other heads {one.null:.1%}"
+    numbers = f"{one.accuracy.value:.1%} of answers follow ({null}, ceiling {one.ceiling.value:.1%})"
+    return f"  {one.variable}", f"at {one.sites}: {numbers}"
 
 
 def compare(circuits: Sequence[Circuit]) -> str:
     """Heads matched across checkpoints by role, the lead first, as layer.head."""
-    judged = [circuit.evidence.get("smallest_circuit") for circuit in circuits]
-    rows = {"": [circuit.checkpoint.name for circuit in circuits]}
-    rows |= {
-        f"{role} ({ATTENDED[role][0]})": [_heads(circuit.roles.get(role, ())) for circuit in circuits] for role in ROLES
-    }
-    rows["heads that paths are traced from"] = [_heads(c.evidence.get("traced_from", ())) for c in circuits]
-    rows["heads of the smallest faithful set"] = [f"{found['heads']}" if found else "-" for found in judged]
-    for title, key in KEPT.items():
-        rows[f"accuracy it keeps{title}"] = [_part(found["faithfulness"], key) if found else "-" for found in judged]
-    moved = [_moved(circuit) for circuit in circuits]
-    rows |= {name: [cells.get(name, "-") for cells in moved] for name in dict.fromkeys(n for m in moved for n in m)}
-    label = max(map(len, rows))
-    widths = [max(map(len, column)) for column in zip(*rows.values(), strict=True)]
-    return "\n".join(
-        f"{name:{label}}" + "".join(f"  {cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
-        for name, cells in rows.items()
-    )
+    checks = [circuit.evidence.check if circuit.evidence else None for circuit in circuits]
+    lines = {_titled(role, circuits): [_heads(c.roles.get(role, ())) for c in circuits] for role in ROLES}
+    traced = [circuit.evidence.traced_from if circuit.evidence else () for circuit in circuits]
+    lines["heads that paths are traced from"] = list(map(_heads, traced))
+    sizes = [str(check.smallest_circuit.heads) if check else "-" for check in checks]
+    lines["heads of the smallest faithful set"] = sizes
+    columns = [{**_faithfulness(check), **_moved(check)} if check else {} for check in checks]
+    names = dict.fromkeys(name for column in columns for name in column)
+    lines |= {name: [column.get(name, "-") for column in columns] for name in names}
+    titles = ["", *(circuit.checkpoint.name for circuit in circuits)]
+    return render(make_table(titles, ((name, *cells) for name, cells in lines.items()), titles[1:]))
 
 
-def _moved(circuit: Circuit) -> dict[str, str]:
+def _titled(role: str, circuits: Sequence[Circuit]) -> str:
+    """A role with the kinds of heads that are in it."""
+    heads = (head for circuit in circuits for head in circuit.roles.get(role, ()))  # type: ignore[call-overload]
+    kinds = ", ".join(dict.fromkeys(parse_node(head).kind for head in heads))
+    return f"{role} ({kinds})" if kinds else role
+
+
+def _faithfulness(check: Check) -> dict[str, str]:
+    kept = check.smallest_circuit.faithfulness
+    groups = {f"accuracy it keeps, {name}": f"{share.value:.1%}" for name, share in kept.groups.items()}
+    return {"accuracy it keeps": f"{kept.value:.1%}", **groups}
+
+
+def _moved(check: Check) -> dict[str, str]:
     """Answers that follow an interchange, of those that could."""
     return {
-        f"{row['variable']} at {row['sites']}": f"{row['accuracy']['value']:.0%} of {row['ceiling']['value']:.0%}"
-        for row in circuit.evidence.get("interchange", ())
+        f"{one.variable} at {one.sites}": f"{one.accuracy.value:.0%} of {one.ceiling.value:.0%}"
+        for one in check.interchange
     }
 
 
-def _kept(found: dict[str, Any]) -> str:
-    """A share of the accuracy with its interval, and what it is of each kind of question."""
-    parts = ", ".join(f"{title.strip(', ')} {_part(found, key)}" for title, key in KEPT.items() if key in found)
-    return f"{found['value']:.1%} of the accuracy ({found['low']:.1%} to {found['high']:.1%})" + f"; {parts}" * bool(
-        parts
-    )
+def _kept(kept: Kept) -> str:
+    """A share of the accuracy with its interval, and what it is in each group of questions."""
+    groups = ", ".join(f"{name} {share.value:.1%}" for name, share in kept.groups.items())
+    return f"{kept.value:.1%} of the accuracy ({kept.low:.1%} to {kept.high:.1%})" + (f"; {groups}" if groups else "")
 
 
-def _choice(found: dict[str, Any]) -> str:
+def _choice(choice: Choice) -> str:
     """How often each argument's colour is said, with the heads that paths are traced from and without them."""
-    clean, ablated = (f"{found['right'][when]['value']:.1%}" for when in ("clean", "ablated"))
-    other = f"{found['other_argument']['ablated']['value']:.1%}"
-    return f"{clean} of colours right; without {', '.join(found['without'])} {ablated}, the other argument's {other}"
+    right, other = choice.right, choice.other_argument.ablated.value
+    without = f"without {', '.join(choice.without)} {right.ablated.value:.1%}, the other argument's {other:.1%}"
+    return f"{right.clean.value:.1%} of colours right; {without}"
 
 
-def _mlps(found: dict[str, Any]) -> str:
-    return ", ".join(f"{kept['value']:.0%} without {name}" for name, kept in found.items())
-
-
-def _part(found: dict[str, Any], key: str) -> str:
-    part = found.get(key) if key else found
-    return f"{part['value']:.1%}" if part else "-"
+def _mlps(kept: Mapping[str, Kept]) -> str:
+    return ", ".join(f"{share.value:.0%} without {name}" for name, share in kept.items())
 
 
 def _heads(names: Sequence[str]) -> str:
-    return ", ".join(name.rsplit("-", 1)[1] for name in names) or "-"
+    nodes = map(parse_node, names)
+    return ", ".join(f"{node.layer}.{node.head}" for node in nodes) or "-"
 
 
 def _percent(score: Estimate | None) -> str:
     return "" if score is None else f"{score.value:.0%}"
+
+
+def _digits(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"

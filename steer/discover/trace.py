@@ -16,7 +16,8 @@ from typing import Literal
 from steer.anatomy.names import INPUT_PORTS, Node, Shape, Site
 from steer.discover.lab import Lab, Measure
 from steer.plan.plan import Ablated, Clean, Rebuild, Run, chain_runs
-from steer.results.circuit import Edge, Estimate, Group
+from steer.results.circuit import Edge, Group
+from steer.results.evidence import Estimate
 from steer.results.tally import Tally
 
 THRESHOLD = 0.1  # of the scale between nothing and everything ablated
@@ -44,7 +45,7 @@ def trace(
         question = Question(lab, (Site(head, port),), measure, reads, threshold)
         if question.scale().low <= 0:  # what this port reads makes no difference
             continue
-        asked: set[Site] = set()  # of this port's sources: what passes through a node differs from port to port
+        asked: set[Site] = set()  # reset for each port: a node may carry different things to different ports
         queue = [(1.0, question.chain)]
         while queue:
             queue.sort(key=lambda entry: -entry[0])  # a node is asked along the strongest chain that leads to it

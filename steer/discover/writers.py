@@ -7,13 +7,13 @@ argument's: what is written for both alike chooses nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
+from torch import Tensor
 
 from steer.anatomy.names import Node
 from steer.discover.lab import Lab
-from steer.results.circuit import Estimate
+from steer.results.evidence import Ablation, Choice, Estimate
 from steer.results.tally import Tally
 
 
@@ -36,12 +36,12 @@ def writing_heads(heads: Sequence[Node], shares: Mapping[Node, Estimate], thresh
     return sorted(found, key=lambda head: -shares[head].value)
 
 
-def chosen(lab: Lab, heads: Sequence[Node]) -> dict[str, Any]:
+def chosen(lab: Lab, heads: Sequence[Node]) -> Choice:
     """How often the colour of the right argument is said, and of the other one: clean, and without these heads."""
-    told: dict[str, Any] = {"without": [str(head) for head in heads]}
-    for name, tokens in (("right", lab.targets), ("other_argument", lab.rivals)):
+
+    def said(tokens: Sequence[Tensor]) -> Ablation:
         measure, _ = lab.said(tokens)
-        (found,) = lab.measure([lab.ablating(name, heads)], measure).values()
-        whens = {"clean": lab.clean(measure), "ablated": found}
-        told[name] = {when: lab.estimate(tally).model_dump() for when, tally in whens.items()}
-    return told
+        (ablated,) = lab.measure([lab.ablating("ablated", heads)], measure).values()
+        return Ablation(clean=lab.estimate(lab.clean(measure)), ablated=lab.estimate(ablated))
+
+    return Choice(without=tuple(map(str, heads)), right=said(lab.targets), other_argument=said(lab.rivals))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 
@@ -13,10 +12,11 @@ from steer.base.errors import SteerError
 from steer.engine.engine import Engine, Session
 from steer.engine.values import site_value
 from steer.experiments.api import build_recipe
-from steer.experiments.attend import Pattern, axis_tokens
+from steer.experiments.attend import axis_tokens, plain_numbers
 from steer.models.checkpoint import Checkpoint
 from steer.recipe.lower import lower
 from steer.recipe.schema import Ablation
+from steer.results.details import Pattern
 from steer.tasks.compositional.counterparts import Variable, counterpart
 from steer.tasks.compositional.episode import Episode
 from steer.tasks.compositional.vocabulary import decode_answer
@@ -32,7 +32,9 @@ SITES: dict[Variable, tuple[str, tuple[str, ...]]] = {
 
 
 @dataclass(frozen=True)
-class Asked:
+class SteeredAnswer:
+    """What the model says, what it should say with one variable changed, and what it says when steered."""
+
     prompt: str
     checkpoint: str
     variable: str
@@ -44,25 +46,9 @@ class Asked:
     before: Pattern
     after: Pattern
 
-    def as_json(self) -> dict[str, Any]:
-        told = {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
-        return told | {"before": self.before.as_json(), "after": self.after.as_json()}
-
-    def text(self) -> str:
-        said = "as predicted" if self.steered == self.predicted else "not as predicted"
-        lines = [
-            f"prompt      {self.prompt}",
-            f"answer      {' '.join(self.answer)}" + ("" if self.answer == self.right else "   (wrong)"),
-            f"predicted   {' '.join(self.predicted)}   (Algorithm 1 with another {self.variable})",
-            f"steered     {' '.join(self.steered)}   ({said}; changed at {', '.join(self.sites)})",
-        ]
-        for name, pattern in (("before", self.before), ("after", self.after)):
-            lines += ["", f"{pattern.head} {name}", *pattern.text().splitlines()[3:]]
-        return "\n".join(lines)
-
 
 @torch.no_grad()
-def ask(checkpoint: Checkpoint, episode: Episode, variable: Variable, sites: Sequence[str] = ()) -> Asked:
+def ask(checkpoint: Checkpoint, episode: Episode, variable: Variable, sites: Sequence[str] = ()) -> SteeredAnswer:
     other = counterpart(episode, variable)
     if other is None:
         raise SteerError(f"the {variable} of this prompt cannot be changed: {_why(variable, episode)}")
@@ -86,12 +72,12 @@ def ask(checkpoint: Checkpoint, episode: Episode, variable: Variable, sites: Seq
         shown = replace(episode, answer=written)
         values = next(v for _, name, v in session(shown).results() if name == condition)
         queries, keys = axis_tokens(head, episode, written)
-        weights = site_value(engine.model, values, Site(head, "pattern"))[0].cpu()
-        return Pattern(str(head), str(episode), written, episode.answer, queries, keys, weights)
+        weights = plain_numbers(site_value(engine.model, values, Site(head, "pattern"))[0])
+        return Pattern(str(head), str(episode), written, queries, keys, weights, condition, expected=episode.answer)
 
     clean, steered = write("before"), write(STEERED)
     changed = tuple(str(edit.site) for run in plan.runs if run.name == STEERED for edit in run.edits)
-    return Asked(
+    return SteeredAnswer(
         str(episode), checkpoint.name, variable, changed, episode.answer, clean, other.answer, steered,
         look("before", clean), look(STEERED, steered),
     )  # fmt: skip

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -14,37 +13,11 @@ from steer.engine.engine import Engine
 from steer.engine.values import site_value
 from steer.models.checkpoint import Checkpoint
 from steer.models.decoding import answers
+from steer.results.details import Pattern
 from steer.tasks.compositional.episode import Episode
 from steer.tasks.compositional.program import solve
 from steer.tasks.compositional.splits import SplitName, make_splits
 from steer.tasks.compositional.vocabulary import SOS
-
-
-@dataclass(frozen=True)
-class Pattern:
-    head: str
-    prompt: str
-    answer: tuple[str, ...]  # what the model wrote
-    expected: tuple[str, ...]
-    queries: tuple[str, ...]
-    keys: tuple[str, ...]
-    weights: Tensor  # queries, keys
-
-    def as_json(self) -> dict[str, Any]:
-        told = {name: list(v) if isinstance(v, tuple) else v for name, v in vars(self).items() if name != "weights"}
-        return told | {"weights": self.weights.tolist()}
-
-    def text(self, most: int = 4) -> str:
-        """For each query, the keys it attends to most (places count from 1)."""
-        lines = [f"{self.head} on: {self.prompt}", f"answer: {' '.join(self.answer)}", ""]
-        for query, row in zip(self.queries, self.weights, strict=True):
-            top = row.topk(min(most, len(row)))
-            seen = [
-                f"{self.keys[i]}@{i + 1} {w:.2f}"
-                for w, i in zip(top.values.tolist(), top.indices.tolist(), strict=True)
-            ]
-            lines.append(f"  {query:8} {'   '.join(seen)}")
-        return "\n".join(lines)
 
 
 def choose_episode(
@@ -75,7 +48,11 @@ def attention_pattern(checkpoint: Checkpoint, head: Node, episode: Episode) -> P
     (part,) = engine.parts([replace(episode, answer=written)])
     weights = site_value(engine.model, engine.clean(part, [site.path]), site)[0]
     queries, keys = axis_tokens(head, episode, written)
-    return Pattern(str(head), str(episode), written, episode.answer, queries, keys, weights.cpu())
+    return Pattern(str(head), str(episode), written, queries, keys, plain_numbers(weights), expected=episode.answer)
+
+
+def plain_numbers(weights: Tensor) -> tuple[tuple[float, ...], ...]:
+    return tuple(map(tuple, weights.tolist()))
 
 
 def axis_tokens(head: Node, episode: Episode, written: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -8,8 +8,7 @@ logit contribution, an MLP no attention) is left out and said so.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -21,21 +20,26 @@ from steer.measures.alignment import Alignment
 from steer.measures.attention import attention_accuracy, is_colour
 from steer.measures.attribution import logit_attribution
 from steer.measures.measured import MEMORY, attribution_sites
+from steer.measures.setting import POSITIONS
 from steer.measures.structure import add_alignment
 from steer.models.batch import collate
 from steer.models.checkpoint import Checkpoint
-from steer.results.tally import POSITIONS, Tally, bootstrap_weights
+from steer.results.details import Histogram
+from steer.results.rows import Labels, Row
+from steer.results.tally import Tally, bootstrap_weights
 from steer.tasks.compositional.episode import Episode
 from steer.tasks.compositional.vocabulary import COLOURS, ID
 
 
 @dataclass
 class Page:
+    """One component. A row's `group` is a token of the answer; empty: all of them."""
+
     component: str
     checkpoint: str
-    episodes: int
-    rows: list[dict[str, Any]]
-    alignment: dict[str, float] | None = None
+    examples: int
+    rows: list[Row]
+    alignment: Histogram | None = None
     left_out: list[str] = field(default_factory=list)
 
 
@@ -56,7 +60,7 @@ def component_page(checkpoint: Checkpoint, node: Node, episodes: Sequence[Episod
     weights = bootstrap_weights(len(episodes), seed)
     page = Page(str(node), checkpoint.name, len(episodes), [r for t in tallies.values() for r in t.table(weights)])
     if node.kind == "dec-cross":
-        page.alignment = aligned.summary()
+        page.alignment = aligned.histogram("clean", str(node))
     page.left_out = _left_out(node)
     return page
 
@@ -64,10 +68,12 @@ def component_page(checkpoint: Checkpoint, node: Node, episodes: Sequence[Episod
 def _tallies(node: Node, episodes: int) -> dict[str, Tally]:
     tallies: dict[str, Tally] = {}
     if node.stack == "dec":
-        tallies["all"] = Tally(episodes, POSITIONS, measure="logit-attribution", token="all")
-        tallies |= {c: Tally(episodes, 1, measure="logit-attribution", token=c) for c in COLOURS}
+        written = Labels("clean", "logit-attribution", str(node), unit="logit")
+        tallies["all"] = Tally(episodes, POSITIONS, labels=written)
+        tallies |= {colour: Tally(episodes, 1, labels=replace(written, group=colour)) for colour in COLOURS}
     if node.kind == "dec-cross":
-        tallies["attention-accuracy"] = Tally(episodes, POSITIONS, hits=True, measure="attention-accuracy", token="all")
+        labels = Labels("clean", "attention-accuracy", str(node))
+        tallies["attention-accuracy"] = Tally(episodes, POSITIONS, hits=True, labels=labels)
     return tallies
 
 

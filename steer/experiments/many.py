@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from steer.base.errors import ConfigError, SteerError
 from steer.base.files import check_folder, is_there
 from steer.experiments.processes import TRIES, in_processes
-from steer.plan.plan import ENDS
 from steer.recipe.load import Loaded, gather, load_recipe
-from steer.results.result import NO_SHARES, Result, known, write_result
+from steer.recipe.schema import Recipe
+from steer.results.files import saved_result, to_json, write_result
+from steer.results.provenance import Json, Provenance
+from steer.results.result import Result
 
 if TYPE_CHECKING:
     from steer.engine.engine import Engine
     from steer.models.checkpoint import Checkpoint
 
 Advance = Callable[[float, str], None]
-EDITED = 12  # sites that fit into a line
 
 
 @dataclass(frozen=True)
@@ -45,38 +46,13 @@ class Outcome:
     faults: tuple[str, ...] = ()
     undrawn: tuple[str, ...] = ()  # pictures that failed, and why; the numbers are there
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         if self.result is None:
             return {"name": self.name, "errors": list(self.faults)}
         pictures = [str(path) for path in self.pictures]
         files = {"folder": str(self.result.folder), "picture": pictures[0] if pictures else None, "pictures": pictures}
         files |= {"undrawn": list(self.undrawn)} if self.undrawn else {}
-        found = {"unchanged": self.unchanged, "rows": self.result.rows, "details": self.result.details}
-        return {**self.result.metadata, **files, **found}
-
-    def text(self) -> str:
-        """One recipe's result for people: its table and where it lies."""
-        if self.result is None:
-            return f"{self.name}: failed"
-        told = self.result.metadata
-        asked, used = told["recipe"]["episodes"]["count"], told["episodes"]
-        fit = f"{used:,} episodes" + (f" (all that fit; {asked:,} asked for)" if used < asked else "")
-        state = "already known" if self.unchanged else f"{told['seconds']:.1f} s"
-        picture = "".join(f"\npicture: {path}" for path in self.pictures)
-        head = f"{self.name} on {told['checkpoint']['name']}, {fit}: {self.result.folder} ({state})"
-        positions = "positions" in told["recipe"]["figure"]
-        return f"{head}\n{_table(self.result.rows, positions)}\n{_ablated(told)}{_edited(told)}{picture}"
-
-    def line(self) -> str:
-        """One line of a batch's summary."""
-        if self.result is None:
-            return f"{self.name:28}{'failed':10}"
-        state, seconds = ("known", "") if self.unchanged else ("done", f"{self.result.metadata['seconds']:.1f} s")
-        conditions = len({row["condition"] for row in self.result.rows})
-        return f"{self.name:28}{state:10}{seconds:>9}{conditions:>12}   {self.result.folder}"
-
-
-SUMMARY = f"{'recipe':28}{'state':10}{'time':>9}{'conditions':>12}   result"
+        return {**files, "unchanged": self.unchanged, **to_json(self.result)}
 
 
 def split_changes(words: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
@@ -132,7 +108,7 @@ def run_and_send(path: Path, job: Job) -> Outcome:
     """An outcome fit for the way between processes: tensors are on disk."""
     outcome = run_one(path, job)
     if outcome.result is not None:
-        outcome.result.tensors = {}
+        outcome.result.tensors = {}  # `read_result` reads them back
     return outcome
 
 
@@ -141,7 +117,7 @@ def run_one(path: Path, job: Job, tell: Callable[[float], None] = lambda done: N
         return _run(path, job, tell)
     except SteerError as error:
         faults = error.faults
-    except Exception as error:  # a bug of ours must not take the other recipes along
+    except Exception as error:  # an internal error must not stop the other recipes
         faults = (f"unexpected {type(error).__name__}: {error}",)
     return Outcome(path.stem, faults=tuple(f if str(path) in f else f"{path}: {f}" for f in faults))
 
@@ -172,13 +148,13 @@ def run_loaded(
     from steer.experiments import one as experiment
 
     content = experiment.experiment_hash(loaded.recipe, checkpoint)
-    result = None if force else known(folder, content)
+    result = None if force else saved_result(folder, content)
     unchanged = result is not None
-    asked = loaded.recipe.model_dump(mode="json")
     if result is None:
         result = experiment.run_experiment(loaded, checkpoint, tell, engine)
-    if not unchanged or result.metadata["recipe"] != asked:
-        result.metadata["recipe"] = asked  # the numbers may be known; words and figure may have changed
+    worded = reworded(result.provenance, loaded.recipe)
+    if not unchanged or result.provenance != worded:
+        result.provenance = worded
         write_result(result, folder)
     elif are_drawn(result, folder):
         return Outcome(loaded.name, result, pictures(result, folder), unchanged)
@@ -186,35 +162,7 @@ def run_loaded(
     return Outcome(loaded.name, result, drawn, unchanged, undrawn=undrawn)
 
 
-def _ablated(told: dict[str, Any]) -> str:
-    """What stands in for what is ablated. Positions are the same in every episode, so some values leave them alone."""
-    if told["recipe"]["kind"] in ("clean", "steer", "position-swap"):
-        return ""
-    asked = told["recipe"]["ablation"]
-    kept = asked["value"] == "resample" or (asked["value"], asked["over"]) == ("mean", "position")
-    return f"\nablated: {told['ablation']}" + ("; position embeddings keep their values" if kept else "")
-
-
-def _edited(told: dict[str, Any]) -> str:
-    """What was edited in each condition, where its name does not say so and a line can."""
-    edited = {name: sites for name, sites in told.get("edited", {}).items() if name not in ENDS}
-    short = {name: sites for name, sites in edited.items() if 0 < len(sites) <= EDITED and name not in " ".join(sites)}
-    named = told["recipe"]["kind"] in ("steer", "position-swap", "compare", "ablate-set")
-    return "".join(f"\nedited in {name!r}: {', '.join(sites)}" for name, sites in short.items() if named)
-
-
-def _table(rows: Sequence[dict[str, Any]], positions: bool = False) -> str:
-    """The rows over all positions (and for each, where they are what is looked at), for people."""
-    if not rows:
-        return ""
-    lines = [f"\n{'condition':34}{'measure':20}{'head':17}{'against':18}{'value':>8}   95 % interval"]
-    for row in rows:
-        if row["position"] == "all" or positions:
-            names = f"{row['condition']:34}{row['measure']:20}{row['head']:17}{row['against']:18}"
-            null = f", by chance {row['null']:.3f} (at {row['tokens']})" if "null" in row else ""
-            how = ".3f" if row["measure"] in NO_SHARES else ".1%"
-            place = "" if row["position"] == "all" else f"   position {row['position']}"
-            warning = f"   warning: {row['warning']}" if row.get("warning") else ""
-            numbers = f"{row['value']:>8{how}}   {row['low']:{how}} to {row['high']:{how}}"
-            lines.append(f"{names}{numbers}{null}{place}{warning}")
-    return "\n".join(lines)
+def reworded(provenance: Provenance, recipe: Recipe) -> Provenance:
+    """The numbers may be known; the recipe's words and figures may have changed since."""
+    asked = recipe.model_dump(mode="json")
+    return replace(provenance, recipe=asked, description=recipe.description, figures=recipe.figure)

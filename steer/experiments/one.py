@@ -8,8 +8,8 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib.metadata import version as installed
-from typing import Any
 
 from torch import Tensor
 
@@ -24,11 +24,13 @@ from steer.models.checkpoint import Checkpoint
 from steer.plan.plan import Plan, is_held
 from steer.recipe.load import Loaded
 from steer.recipe.schema import PositionSwap, Recipe, Steer
+from steer.results.provenance import Provenance, Weights
 from steer.results.result import Result, content_hash
 from steer.tasks.compositional.episode import Episode
 from steer.tasks.compositional.selection import counterparts, select
 
-NUMBERS = 3  # raised when the same question may get other numbers than before: known results are then asked anew
+RESULT_REVISION = 3  # increase when a recipe's results may change: saved results are then computed again
+UNABLATED = ("clean", "steer", "position-swap")  # kinds of recipes that ablate nothing
 Tell = Callable[[float], None]
 
 
@@ -56,10 +58,11 @@ def run_experiment(
             value = site_value(engine.model, values, site)
             saved.setdefault(f"{condition}/{site}", []).append((part.rows, value.cpu()))
     collectors.generate(session)
-    told = describe(loaded, checkpoint, plan, len(episodes), reference)
     rows, details = collectors.rows(), collectors.details()
-    told["seconds"] = round(time.perf_counter() - started, 2)
-    return Result(told, rows, {name: _in_order(parts, len(episodes)) for name, parts in saved.items()}, details)
+    tensors = {name: _in_order(parts, len(episodes)) for name, parts in saved.items()}
+    provenance = describe(loaded, checkpoint, plan, len(episodes), reference)
+    provenance = replace(provenance, seconds=round(time.perf_counter() - started, 2))
+    return Result(provenance, rows, tensors, details)
 
 
 def check_lengths(episodes: Sequence[Episode], checkpoint: Checkpoint) -> None:
@@ -95,49 +98,47 @@ def reference_parts(recipe: Recipe, checkpoint: Checkpoint, engine: Engine) -> l
 
 def describe(
     loaded: Loaded, checkpoint: Checkpoint, plan: Plan, episodes: int, reference: list[Part] | None
-) -> dict[str, Any]:
+) -> Provenance:
     """Where the numbers come from, so that anybody can get them again."""
-    recipe = loaded.recipe
-    return {
-        "name": loaded.name,
-        "hash": experiment_hash(recipe, checkpoint),
-        "recipe": recipe.model_dump(mode="json"),
-        "changes": list(loaded.changes),
-        "checkpoint": {"name": checkpoint.name, "sha256": checkpoint.record.weights_sha256},
-        "episodes": episodes,
-        "edited": {
-            run.condition: [str(edit.site) for edit in run.edits if not is_held(edit)]
-            for run in plan.runs
-            if run.condition
-        },
-        "ablation": describe_ablation(recipe, reference),
-        "layer_norm": "recomputed on edited streams",
-        "intervals": "95 %, bootstrap over episodes; Wilson where an episode is one hit or miss",
-        "forwards": plan.forwards,
-        "device": str(checkpoint.model.unembed.weight.device),
-        "dtype": str(checkpoint.model.unembed.weight.dtype).removeprefix("torch."),
-        "versions": {"steer": __version__, "python": platform.python_version()}
-        | {name: installed(name) for name in ("torch", "nnsight", "numpy")},
+    recipe, weight = loaded.recipe, checkpoint.model.unembed.weight
+    edits = {
+        run.condition: [str(edit.site) for edit in run.edits if not is_held(edit)] for run in plan.runs if run.condition
     }
+    return Provenance(
+        loaded.name, Weights(checkpoint.name, checkpoint.record.weights_sha256), episodes, recipe.episodes.count,
+        recipe.kind, recipe.description, recipe.figure,
+        shown=recipe.sets[-1].name if isinstance(recipe, Steer) else "",
+        hash=experiment_hash(recipe, checkpoint), recipe=recipe.model_dump(mode="json"), changes=tuple(loaded.changes),
+        edited={condition: tuple(sites) for condition, sites in edits.items()},
+        ablation="" if recipe.kind in UNABLATED else describe_ablation(recipe, reference),
+        layer_norm="recomputed on edited streams",
+        intervals="95 %, bootstrap over examples; Wilson where an example is one hit or miss",
+        forwards=plan.forwards, device=str(weight.device), dtype=str(weight.dtype).removeprefix("torch."),
+        versions=versions(),
+    )  # fmt: skip
+
+
+def versions() -> dict[str, str]:
+    found = {name: installed(name) for name in ("torch", "nnsight", "numpy")}
+    return {"steer": __version__, "python": platform.python_version(), **found}
 
 
 def describe_ablation(recipe: Recipe, reference: list[Part] | None) -> str:
-    told = recipe.ablation
-    if told.value != "mean":
-        return told.value
+    """What stands in for an ablated value. Positions are the same in every example: some values leave them alone."""
+    ablation = recipe.ablation
+    kept = "; position embeddings keep their values"
+    if ablation.value != "mean":
+        return ablation.value + kept * (ablation.value == "resample")
     count = sum(len(part.rows) for part in reference or [])
-    return (
-        f"mean by {told.over} over "
-        + (f"the first {count:,} {told.reference}" if count else "the recipe's own")
-        + " episodes"
-    )
+    episodes = f"the first {count:,} {ablation.reference}" if count else "the recipe's own"
+    return f"mean by {ablation.over} over {episodes} episodes" + kept * (ablation.over == "position")
 
 
 def experiment_hash(recipe: Recipe, checkpoint: Checkpoint) -> str:
-    asked = recipe.model_dump(mode="json", exclude={"description", "figure", "checkpoint"})
-    roles = {role: [str(node) for node in players] for role, players in checkpoint.shape.roles}
-    settings = {"dtype": str(checkpoint.model.unembed.weight.dtype), "roles": roles, "numbers": NUMBERS}
-    return content_hash(asked, checkpoint.record.weights_sha256, __version__, settings)
+    question = recipe.model_dump(mode="json", exclude={"version", "description", "figure", "checkpoint"})
+    roles = {role: [str(node) for node in heads] for role, heads in checkpoint.shape.roles}
+    settings = {"dtype": str(checkpoint.model.unembed.weight.dtype), "roles": roles, "numbers": RESULT_REVISION}
+    return content_hash(question, checkpoint.record.weights_sha256, __version__, settings)
 
 
 def _in_order(parts: list[tuple[list[int], Tensor]], count: int) -> Tensor:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
+from steer.results.details import Histogram, Sample
 from steer.results.tally import Floats, Tally
 
 BINS = 60
 NULL_PERCENTILE = 97.5
+ABOVE_NULL = "ov-above-null"  # a share of tokens; the other measure here is an inner product
 
 
 class Alignment:
@@ -37,13 +37,13 @@ class Alignment:
         return np.concatenate([other for _, _, other in self._parts])
 
     def tallies(self) -> list[tuple[str, str, Tally]]:
-        """(measure, held against what, sums for each episode): own row, other rows, share above the null."""
+        """(measure, compared with what, sums for each episode): own row, other rows, share above the null."""
         own, other = self.own, self.other
         above = (own > np.percentile(other, NULL_PERCENTILE)).astype(np.float64)
         return [
             ("ov-alignment", "own row", self._tally(own)),
             ("ov-alignment", "other rows", self._tally(other.mean(1))),
-            ("ov-above-null", "other rows", self._tally(above)),
+            (ABOVE_NULL, "other rows", self._tally(above)),
         ]
 
     def _tally(self, values: Floats) -> Tally:
@@ -54,18 +54,15 @@ class Alignment:
         tally.put(rows.tolist(), (sums[rows] / counts[rows])[:, None], counts[rows, None].astype(np.float64))
         return tally
 
-    def summary(self) -> dict[str, float]:
-        own, null = self.own, self.other.ravel()
-        (own_low, own_high), (low, high) = (np.percentile(values, [2.5, 97.5]) for values in (own, null))
-        return {
-            "own_mean": float(own.mean()), "own_low": float(own_low), "own_high": float(own_high),
-            "null_mean": float(null.mean()), "null_low": float(low), "null_high": float(high),
-            "tokens": len(own), "above_null": float((own > high).mean()),
-        }  # fmt: skip
-
-    def histogram(self) -> dict[str, Any]:
-        """Counts of both in the same bins."""
+    def histogram(self, condition: str, head: str) -> Histogram:
+        """Both distributions, counted in the same bins."""
         own, null = self.own, self.other.ravel()
         edges = np.histogram_bin_edges(np.concatenate([own, null]), BINS)
-        told = {"edges": [round(float(edge), 5) for edge in edges]}
-        return told | {name: np.histogram(v, edges)[0].tolist() for name, v in (("own", own), ("null", null))}
+        others = _sample(null, edges)
+        above, bins = float((own > others.high).mean()), tuple(round(float(edge), 5) for edge in edges)
+        return Histogram(condition, head, len(own), above, bins, _sample(own, edges), others)
+
+
+def _sample(values: Floats, edges: Floats) -> Sample:
+    low, high = np.percentile(values, [2.5, 97.5])
+    return Sample(float(values.mean()), float(low), float(high), tuple(np.histogram(values, edges)[0].tolist()))

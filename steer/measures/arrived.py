@@ -1,4 +1,4 @@
-"""Did anything arrive? What each measure's numbers are made of, held against the clean run, value by value.
+"""Did anything arrive? What each measure's numbers are made of, compared with the clean run, value by value.
 
 A recipe that cannot change what it measures is refused before it runs. Here is what only the data can tell: an ablation
 value that is the value itself, a counterpart that does not differ there, a step that is not counted.
@@ -17,7 +17,7 @@ from steer.measures.setting import Setting
 from steer.plan.plan import UNCHANGED
 from steer.recipe.schema import AttentionMeasure
 
-ROUNDING = 64  # times the number type's own: what summing a stream anew may change
+ROUNDING = 64  # times the number type's own: what summing a stream again may change
 NOTHING_ARRIVED = "the same as in the clean run: nothing that was edited arrives here"
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from steer.engine.engine import Part, Session, Values
 from steer.measures.arrived import Arrived
 from steer.measures.counts import Answers, Attention, Attribution
-from steer.measures.setting import Collector, Details, Row, Setting
+from steer.measures.setting import Collector, Setting
 from steer.measures.structure import Alignments, Patterns, Represented
-from steer.plan.plan import Plan
+from steer.plan.plan import EVERYTHING, NOTHING, UNCHANGED, Plan
 from steer.recipe.schema import (
     AlignmentMeasure,
     AnswerMeasure,
@@ -17,7 +20,11 @@ from steer.recipe.schema import (
     PatternMeasure,
     RSquaredMeasure,
 )
+from steer.results.details import Detail
+from steer.results.rows import End, Row
 from steer.results.tally import bootstrap_weights
+
+ENDS: Mapping[str, End] = {NOTHING: "nothing", UNCHANGED: "unchanged", EVERYTHING: "everything"}
 
 
 class Collectors:
@@ -49,17 +56,16 @@ class Collectors:
     def rows(self) -> list[Row]:
         weights = bootstrap_weights(len(self.setting.episodes), self.setting.recipe.seed)
         return [
-            self.setting.warned(row, self.arrived.warning(row["condition"], number))
-            for number, collector in enumerate(self.each)
-            for row in collector.rows(weights)
+            self._finished(row, number) for number, collector in enumerate(self.each) for row in collector.rows(weights)
         ]
 
-    def details(self) -> Details:
-        found: Details = {}
-        for collector in self.each:
-            for name, entries in collector.details().items():
-                found.setdefault(name, []).extend(entries)
-        return found
+    def _finished(self, row: Row, number: int) -> Row:
+        """The row with what only the whole experiment knows: its condition's place on the scale, and warnings."""
+        warned = self.setting.warned(row, self.arrived.warning(row.condition, number))
+        return replace(warned, end=ENDS.get(row.condition, ""))
+
+    def details(self) -> list[Detail]:
+        return [detail for collector in self.each for detail in collector.details()]
 
 
 def _collector(setting: Setting, measure: Measure) -> Collector:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -13,9 +13,11 @@ from steer.measures.answers import exact_match, exact_tokens, token_accuracy
 from steer.measures.attention import attention_accuracy, attention_mass, is_colour
 from steer.measures.attribution import CONSTANT, logit_attribution
 from steer.measures.measured import attribution_sites
-from steer.measures.setting import Details, Row, Setting, TallyBook, row_labels
+from steer.measures.setting import POSITIONS, Setting, TallyBook
 from steer.recipe.schema import AnswerMeasure, AttentionMeasure, AttributionMeasure
-from steer.results.tally import POSITIONS, Floats
+from steer.results.details import Detail, Transcript
+from steer.results.rows import Labels, Row
+from steer.results.tally import Floats
 from steer.tasks.compositional.vocabulary import decode_answer
 
 EXAMPLES = 5  # answers that are kept to be read
@@ -33,8 +35,8 @@ class Counted:
     def rows(self, weights: Floats) -> list[Row]:
         return self.book.rows(weights)
 
-    def details(self) -> Details:
-        return {}
+    def details(self) -> Sequence[Detail]:
+        return ()
 
 
 class Attention(Counted):
@@ -47,8 +49,8 @@ class Attention(Counted):
         for head in self.heads:
             pattern = self.setting.value(values, Site(head, "pattern"))  # B T S
             hits, counted = ATTENTION[self.measure.name](pattern, part.prompt, target)
-            labels = row_labels(condition, self.measure.name, str(head), self.measure.against)
-            self.book.put(part, POSITIONS, hits, counted, self.measure.name == "attention-accuracy", **labels)
+            labels = Labels(condition, self.measure.name, str(head), self.measure.against)
+            self.book.put(part, POSITIONS, hits, counted, self.measure.name == "attention-accuracy", labels)
 
 
 class Attribution(Counted):
@@ -69,15 +71,15 @@ class Attribution(Counted):
         stream = self.clean.setdefault(part.number, values[self.final.path])  # the clean condition comes first
         shares = logit_attribution(self.setting.engine.model, writes, stream, target)
         for component in dict.fromkeys((*self.components, CONSTANT)):
-            labels = row_labels(condition, self.measure.name, component, "answer")
-            self.book.put(part, POSITIONS, shares[component].double(), is_colour(target), False, **labels)
+            labels = Labels(condition, self.measure.name, component, unit="logit")
+            self.book.put(part, POSITIONS, shares[component].double(), is_colour(target), False, labels)
 
 
 class Answers(Counted):
     def __init__(self, setting: Setting, measure: AnswerMeasure) -> None:
         super().__init__(setting)
         self.measure = measure
-        self.examples: list[dict[str, Any]] = []
+        self.transcripts: list[Transcript] = []
 
     def add(self, part: Part, condition: str, values: Values) -> None:
         if self.measure.decoding == "forced":
@@ -100,14 +102,14 @@ class Answers(Counted):
         for place, row in enumerate(part.rows):
             if row < EXAMPLES:
                 said = decode_answer(written[place].tolist())
-                episodes = {name: list(some[row].answer) for name, some in self.setting.answers.items()}
-                told = {"condition": condition, "prompt": str(self.setting.episodes[row]), "written": list(said)}
-                self.examples.append(told | episodes)
+                right, other = (self.setting.answers[name][row].answer for name in ("answer", "counterfactual"))
+                prompt = str(self.setting.episodes[row])
+                self.transcripts.append(Transcript(condition, prompt, said, right, other))
 
-    def details(self) -> Details:
-        return {"examples": self.examples} if self.examples else {}
+    def details(self) -> Sequence[Detail]:
+        return self.transcripts
 
     def _put(self, part: Part, condition: str, values: Tensor, counted: Tensor) -> None:
         positions = 1 if self.measure.name == "exact-match" else POSITIONS + 1  # EOS is a step too
-        labels = row_labels(condition, self.measure.name, "", self.measure.against, self.measure.decoding)
-        self.book.put(part, positions, values, counted, True, **labels)
+        labels = Labels(condition, self.measure.name, "", self.measure.against, self.measure.decoding)
+        self.book.put(part, positions, values, counted, True, labels)

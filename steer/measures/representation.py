@@ -2,8 +2,8 @@
 
 R² is the paper's: the share of the activations' variance that a linear regression on the one-hot label explains,
 which is the share between the label's group means. A permutation null says what chance gives with as many groups and
-points. The points of one episode are not independent, so both draw whole episodes: the interval draws them anew, the
-null hands the labels of one to another.
+points. The points of one episode are not independent, so both work on whole episodes: the interval is bootstrapped over
+them, the null hands the labels of one to another.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def r_squared(activations: Floats, labels: Ints, weights: Floats | None = None) 
 
 
 def explained(activations: Floats, labels: Ints, episodes: Ints, seed: int = 0, draws: int = 200) -> Explained:
-    """R² with its interval (episodes drawn anew) and its null (labels exchanged between episodes).
+    """R² with its interval (bootstrapped over episodes) and its null (labels exchanged between episodes).
 
     An episode's points are given in the order of their places.
     """
@@ -73,7 +73,7 @@ def explained(activations: Floats, labels: Ints, episodes: Ints, seed: int = 0, 
     low, high = np.percentile(drawn, [2.5, 97.5])
     null = float(np.percentile(shuffled, 95))
     value = r_squared(activations, labels)
-    low, high = min(low, value), max(high, value)  # drawing anew adds noise, which lifts an R² near zero
+    low, high = min(low, value), max(high, value)  # resampling adds noise, which lifts an R² near zero
     sizes = np.unique(labels, return_counts=True)[1]
     fixed = all((labels[points] == labels[points[0]]).all() for points in alike)
     return Explained(value, float(low), float(high), null, len(labels), len(sizes), int(sizes.min()), fixed)

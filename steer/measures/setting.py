@@ -1,9 +1,10 @@
-"""What all measures of one experiment share: the engine, the episodes and the answers they are held against."""
+"""What all measures of one experiment share: the engine, the episodes and the answers they are compared with."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -13,12 +14,14 @@ from steer.engine.engine import Engine, Part, Values
 from steer.engine.values import site_value
 from steer.models.batch import collate
 from steer.recipe.schema import Recipe
+from steer.results.details import Detail
+from steer.results.rows import Labels, Row
 from steer.results.tally import Floats, Tally
 from steer.tasks.compositional.episode import Episode
+from steer.tasks.compositional.grammar import PAPER
 from steer.tasks.compositional.selection import counterfactual
 
-Row = dict[str, Any]
-Details = dict[str, list[dict[str, Any]]]
+POSITIONS = PAPER.length[1]  # colours of an answer, at most
 
 
 class Collector(Protocol):
@@ -26,7 +29,7 @@ class Collector(Protocol):
 
     def add(self, part: Part, condition: str, values: Values) -> None: ...
     def rows(self, weights: Floats) -> list[Row]: ...
-    def details(self) -> Details: ...
+    def details(self) -> Sequence[Detail]: ...
 
 
 class Setting:
@@ -50,8 +53,8 @@ class Setting:
 
     def warned(self, row: Row, arrived: str = "") -> Row:
         """The row with what must be said about its condition."""
-        said = [text for text in (arrived, self.warnings.get(row["condition"]), row.get("warning")) if text]
-        return row | {"warning": "; ".join(said)} if said else row
+        texts = (arrived, self.warnings.get(row.condition), row.warning)
+        return replace(row, warning="; ".join(text for text in texts if text))
 
     def value(self, values: Values, site: Site) -> Tensor:
         return site_value(self.engine.model, values, site)
@@ -65,16 +68,11 @@ class TallyBook:
 
     def __init__(self, episodes: int) -> None:
         self.episodes = episodes
-        self.found: dict[tuple[str, ...], Tally] = {}
+        self.tallies: dict[Labels, Tally] = {}
 
-    def put(self, part: Part, positions: int, values: Tensor, counted: Tensor, hits: bool, **labels: str) -> None:
-        tally = self.found.setdefault(tuple(labels.values()), Tally(self.episodes, positions, hits, **labels))
+    def put(self, part: Part, positions: int, values: Tensor, counted: Tensor, hits: bool, labels: Labels) -> None:
+        tally = self.tallies.setdefault(labels, Tally(self.episodes, positions, hits, labels))
         tally.put_tensors(part.rows, values, counted)
 
     def rows(self, weights: Floats) -> list[Row]:
-        return [row for tally in self.found.values() for row in tally.table(weights)]
-
-
-def row_labels(condition: str, measure: str, head: str, against: str, decoding: str = "forced") -> dict[str, str]:
-    """The names by which a row is found, the same for every measure."""
-    return {"condition": condition, "measure": measure, "head": head, "against": against, "decoding": decoding}
+        return [row for tally in self.tallies.values() for row in tally.table(weights)]

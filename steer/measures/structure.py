@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,14 +12,16 @@ from steer.base.errors import SteerError
 from steer.engine.engine import Part, Values
 from steer.engine.values import attention
 from steer.experiments.attend import axis_tokens
-from steer.measures.alignment import Alignment
+from steer.measures.alignment import ABOVE_NULL, Alignment
 from steer.measures.attention import is_colour
 from steer.measures.attribution import ov_alignment
 from steer.measures.measured import MEMORY
 from steer.measures.representation import Floats, explained, principal_components
-from steer.measures.setting import Details, Row, Setting, row_labels
+from steer.measures.setting import Setting
 from steer.models.plain.transformer import Transformer
 from steer.recipe.schema import AlignmentMeasure, PatternMeasure, RSquaredMeasure
+from steer.results.details import Detail, Pattern, Scatter
+from steer.results.rows import Labels, Row, Unit
 from steer.tasks.compositional.labels import labelled_tokens, ordinal
 
 SHOWN = 600  # points of a scatter plot, at most
@@ -31,7 +33,7 @@ class Patterns:
         if measure.episode >= count:
             raise SteerError(f"measures: attention-pattern asks for episode {measure.episode} of {count}, from 0")
         self.setting, self.heads, self.number = setting, setting.heads(measure.heads), measure.episode
-        self.found: list[dict[str, Any]] = []
+        self.patterns: list[Pattern] = []
 
     def add(self, part: Part, condition: str, values: Values) -> None:
         if self.number not in part.rows:
@@ -40,17 +42,17 @@ class Patterns:
         for head in self.heads:
             queries, keys = axis_tokens(head, episode, episode.answer)
             weights = self.setting.value(values, Site(head, "pattern"))[row, : len(queries), : len(keys)]
-            told: dict[str, Any] = {"condition": condition, "head": str(head), "episode": str(episode)}
-            told["answer"] = list(episode.answer)
-            roles = [role for role, players in self.setting.engine.shape.roles if head in players]
-            told |= {"roles": roles, "queries": list(queries), "keys": list(keys)}
-            self.found.append(told | {"weights": [[round(w, 4) for w in line] for line in weights.tolist()]})
+            rounded = tuple(tuple(round(w, 4) for w in line) for line in weights.tolist())
+            roles = tuple(role for role, heads in self.setting.engine.shape.roles if head in heads)
+            self.patterns.append(
+                Pattern(str(head), str(episode), episode.answer, queries, keys, rounded, condition, roles=roles)
+            )
 
     def rows(self, weights: Floats) -> list[Row]:
         return []
 
-    def details(self) -> Details:
-        return {"patterns": self.found}
+    def details(self) -> Sequence[Detail]:
+        return self.patterns
 
 
 class Alignments:
@@ -67,16 +69,13 @@ class Alignments:
         rows = []
         for (condition, head), found in self.found.items():
             for measure, against, tally in found.tallies():
-                tally.labels = row_labels(condition, measure, str(head), against)
+                unit: Unit = "share" if measure == ABOVE_NULL else "product"
+                tally.labels = Labels(condition, measure, str(head), against, unit=unit)
                 rows += tally.table(weights)
         return rows
 
-    def details(self) -> Details:
-        told = [
-            {"condition": condition, "head": str(head)} | found.summary() | found.histogram()
-            for (condition, head), found in self.found.items()
-        ]
-        return {"alignments": told}
+    def details(self) -> Sequence[Detail]:
+        return [found.histogram(condition, str(head)) for (condition, head), found in self.found.items()]
 
 
 def add_alignment(found: Alignment, model: Transformer, head: Node, part: Part, values: Values) -> None:
@@ -119,31 +118,35 @@ class Represented:
         rows = []
         for condition in self.values:
             found = explained(*self.points(condition), seed=self.setting.recipe.seed)
-            labels = row_labels(condition, self.measure.name, str(self.site), self.measure.label)
-            numbers = {"position": "all", "value": found.r2, "low": found.low, "high": found.high}
-            counts = {"counted": found.points, "episodes": len(self.setting.episodes)}
-            row = {**labels, **numbers, **counts, "null": found.null, "tokens": self.measure.tokens}
-            rows.append(row | ({"warning": found.warning} if found.warning else {}))
+            row = Row(
+                condition, self.measure.name, found.r2, found.low, found.high, found.points,
+                len(self.setting.episodes), str(self.site), self.measure.label, unit="r2", chance=found.null,
+                tokens=self.measure.tokens, warning=found.warning,
+            )  # fmt: skip
+            rows.append(row)
         return rows
 
-    def details(self) -> Details:
-        return {"points": [self._scatter(condition) for condition in self.values]}
+    def details(self) -> Sequence[Detail]:
+        return [self._scatter(condition) for condition in self.values]
 
-    def _scatter(self, condition: str) -> dict[str, Any]:
+    def _scatter(self, condition: str) -> Scatter:
         values, labels, _ = self.points(condition)
         plane, shares = principal_components(values)
         rng = np.random.default_rng(self.setting.recipe.seed)
         shown = np.sort(rng.permutation(len(labels))[:SHOWN])
-        centres = {ordinal(label): _short(plane[labels == label].mean(0)) for label in np.unique(labels).tolist()}
-        told: dict[str, Any] = {"condition": condition, "site": str(self.site), "label": self.measure.label}
-        told |= {"tokens": self.measure.tokens, "variance": _short(shares), "centres": centres}
-        return told | {
-            "x": _short(plane[shown, 0]),
-            "y": _short(plane[shown, 1]),
-            "labels": [ordinal(label) for label in labels[shown].tolist()],
-        }
+        centres = {ordinal(label): _pair(plane[labels == label].mean(0)) for label in np.unique(labels).tolist()}
+        return Scatter(
+            condition, str(self.site), self.measure.label, self.measure.tokens, _pair(shares), centres,
+            x=_short(plane[shown, 0]), y=_short(plane[shown, 1]),
+            labels=tuple(ordinal(label) for label in labels[shown].tolist()),
+        )  # fmt: skip
 
 
-def _short(numbers: Floats) -> list[float]:
+def _short(numbers: Floats) -> tuple[float, ...]:
     """Four digits: what a picture shows, in a file that stays small."""
-    return [float(f"{number:.4g}") for number in numbers.tolist()]
+    return tuple(float(f"{number:.4g}") for number in numbers.tolist())
+
+
+def _pair(numbers: Floats) -> tuple[float, float]:
+    first, second = _short(numbers)
+    return first, second

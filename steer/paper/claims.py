@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from steer.paper.rules import (
     alignment,
@@ -20,7 +19,7 @@ from steer.paper.rules import (
     needed_sources,
     survives,
 )
-from steer.paper.verdicts import AS, DIFFERS, Cast, Claim
+from steer.paper.verdicts import AS, DIFFERS, FULL, Claim, Roles, Verdict
 from steer.results.result import Result
 
 CLUSTERS = "clear clusters (Fig. 6)"
@@ -89,16 +88,17 @@ CLAIMS = (
 )  # fmt: skip
 
 
-def hold_all(results: Mapping[str, Result], cast: Cast, missing: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The whole table: who plays which role, then every claim."""
-    held = [claim.hold(results.get(claim.recipe), cast, missing.get(claim.recipe, "")) for claim in CLAIMS]
-    return [*(_role(role, head, cast) for role, head in ROLES.items()), *held]
+def judge_all(
+    results: Mapping[str, Result], roles: Roles, missing: Mapping[str, str], status: str = FULL
+) -> list[Verdict]:
+    """The whole table: the heads in each role, then every claim. `missing`: recipe -> why it has no result."""
+    judged = [claim.judge(results.get(claim.recipe), roles, missing.get(claim.recipe, ""), status) for claim in CLAIMS]
+    return [*(_judge_role(role, head, roles, status) for role, head in ROLES.items()), *judged]
 
 
-def _role(role: str, paper: str, cast: Cast) -> dict[str, Any]:
-    heads = ", ".join(cast.get(role, ()))
-    told = {"figure": "3", "claim": f"a head plays the role {role}", "paper": paper, "here": heads or "none"}
+def _judge_role(role: str, paper: str, roles: Roles, status: str) -> Verdict:
+    heads = ", ".join(roles.get(role, ()))
     verdict = f"{AS} (head numbers depend on the seed)" if heads else f"{DIFFERS}: no head plays it"
     rule = "`steer discover` finds a head that fits the role more than half the way from chance to always, and matters"
-    none = dict.fromkeys(("value", "low", "high"))
-    return told | {"rule": rule, "verdict": verdict, **none, "recipe": "circuit.yaml"}
+    claim = f"a head plays the role {role}"
+    return Verdict("3", claim, paper, heads or "none", rule, verdict, None, None, None, "circuit.yaml", status)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,25 +15,31 @@ from steer.anatomy.names import Shape
 from steer.base.errors import SteerError
 from steer.base.files import write_atomically
 from steer.base.shipped import RECIPES
-from steer.drawing.page import write_index
+from steer.drawing.page import Line, Page, Section, write_page
 from steer.experiments.many import Outcome, run_loaded
-from steer.paper.claims import hold_all
-from steer.paper.verdicts import FULL, QUICK
+from steer.paper.claims import judge_all
+from steer.paper.verdicts import AS, DIFFERS, FULL, OPEN, QUICK, Verdict, tally
 from steer.recipe.load import Loaded, load_recipe
 from steer.recipe.schema import Compare, Measure, RSquaredMeasure
+from steer.results.provenance import Json
 
 if TYPE_CHECKING:
     from steer.models.checkpoint import Checkpoint
 
 Advance = Callable[[float, str], None]
+RULE = "rule: as in the paper if"
+MARKS = {AS: "same", DIFFERS: "other", OPEN: "open"}  # the colour of a verdict's line
 
 
 @dataclass
 class Reproduction:
     checkpoint: str
     outcomes: list[Outcome]
-    claims: list[dict[str, Any]]
+    claims: list[Verdict]
     index: Path
+
+    def to_json(self) -> Json:
+        return {"checkpoint": self.checkpoint, "claims": [asdict(claim) for claim in self.claims]}
 
 
 def paper_recipes() -> list[Path]:
@@ -43,7 +49,7 @@ def paper_recipes() -> list[Path]:
 def reproduce(
     checkpoint: Checkpoint, out: Path, advance: Advance, episodes: int | None = None, force: bool = False
 ) -> Reproduction:
-    """Run them all, each on as many episodes as it says, or on so many at most."""
+    """Run every recipe of the paper, each on its own number of episodes, capped by `episodes`."""
     from steer.engine.engine import Engine
 
     engine, paths = Engine(checkpoint), paper_recipes()
@@ -63,22 +69,47 @@ def reproduce(
         else:
             outcomes.append(run_loaded(loaded, checkpoint, out / path.stem, force, tell, engine))
         missing[path.stem] = "; ".join(lost)
-    cast: dict[str, list[str]] = {role: [str(node) for node in players] for role, players in checkpoint.shape.roles}
+    roles: dict[str, list[str]] = {role: [str(node) for node in heads] for role, heads in checkpoint.shape.roles}
     results = {outcome.name: outcome.result for outcome in outcomes if outcome.result is not None}
     status = FULL if episodes is None else f"{QUICK}: {episodes:,} episodes at most for each recipe"
-    claims = [claim | {"status": status} for claim in hold_all(results, cast, missing)]
-    found = Reproduction(checkpoint.name, outcomes, claims, out / "index.html")
-    write_tables(found, out)
-    return found
+    claims = judge_all(results, roles, missing, status)
+    made = Reproduction(checkpoint.name, outcomes, claims, out / "index.html")
+    write_tables(made, out)
+    return made
 
 
-def write_tables(found: Reproduction, out: Path) -> None:
+def write_tables(made: Reproduction, out: Path) -> None:
     import pandas as pd
 
-    write_atomically(out / "claims.csv", pd.DataFrame(found.claims).to_csv(index=False))
-    told = {"checkpoint": found.checkpoint, "claims": found.claims}
-    write_atomically(out / "claims.json", json.dumps(told, indent=1) + "\n")
-    write_index(found.checkpoint, found.claims, found.outcomes, found.index)
+    write_atomically(out / "claims.csv", pd.DataFrame(map(asdict, made.claims)).to_csv(index=False))
+    write_atomically(out / "claims.json", json.dumps(made.to_json(), indent=1) + "\n")
+    write_page(page_of(made), made.index)
+
+
+def page_of(made: Reproduction) -> Page:
+    """The table of claims and every figure."""
+    quick = next((claim.status for claim in made.claims if claim.status != FULL), "")
+    how = "Intervals are 95 %, bootstrapped over episodes. Verdicts follow from the numbers by the rule beside them."
+    return Page(
+        title=f"The paper's figures and claims on {made.checkpoint}",
+        notice=f"A {quick}." if quick else "",
+        lead=f"{len(made.claims)} claims: {tally(made.claims)}. {how}",
+        columns=("Fig.", "claim", "in the paper", "this checkpoint", RULE, "verdict", "recipe"),
+        lines=[_line(claim) for claim in made.claims],
+        sections=[_section(outcome) for outcome in made.outcomes],
+        small=RULE,
+    )
+
+
+def _line(claim: Verdict) -> Line:
+    cells = (claim.figure, claim.claim, claim.paper, claim.here, claim.rule, claim.verdict, claim.recipe)
+    return Line(MARKS.get(claim.kind, "none"), cells)
+
+
+def _section(outcome: Outcome) -> Section:
+    if outcome.result is None:
+        return Section(outcome.name, faults=outcome.faults)
+    return Section(outcome.name, outcome.result.provenance.description, outcome.pictures)
 
 
 def fit(loaded: Loaded, checkpoint: Checkpoint, episodes: int | None = None) -> tuple[Loaded, tuple[str, ...]]:

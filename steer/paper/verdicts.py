@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from steer.results.result import Result
+from steer.results.rows import Row
+from steer.results.rows import find as find_row
 
-Row: TypeAlias = dict[str, Any]
-Cast: TypeAlias = Mapping[str, Sequence[str]]  # role -> heads that play it, the lead first
+Roles: TypeAlias = Mapping[str, Sequence[str]]  # role -> the heads in it, the lead first
 AS, DIFFERS, OPEN, NOT_SHOWN = "as in the paper", "differs", "open", "not shown"
-FULL, QUICK = "full", "quick look"  # on as many episodes as the recipe says, or on fewer
+FULL, QUICK = "full", "quick look"  # on as many examples as the recipe says, or on fewer
 VERDICTS = (AS, DIFFERS, OPEN, NOT_SHOWN)
 
 
@@ -21,7 +22,7 @@ class MissingError(Exception):
 
 @dataclass(frozen=True)
 class Finding:
-    """What a checkpoint shows: in words, in the main number, and as a verdict."""
+    """What a checkpoint shows: in words, as a verdict, and in the main number."""
 
     here: str
     verdict: str
@@ -29,84 +30,102 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Judge:
-    """How a claim is judged, and the rule in words."""
+class Rule:
+    """How a claim is judged, and the same in words."""
 
-    rule: str
-    judge: Callable[[Result, Cast], Finding]
-
-    def __call__(self, result: Result, cast: Cast) -> Finding:
-        return self.judge(result, cast)
+    words: str
+    decide: Callable[[Result, Roles], Finding]
 
 
 @dataclass(frozen=True)
 class Change:
-    """How R² before and after an ablation is judged, and the rule in words."""
+    """How R² before and after an ablation is judged, and the same in words."""
 
+    words: str
+    decide: Callable[[Row, Row], str]
+
+
+def ruled(words: str) -> Callable[[Callable[[Result, Roles], Finding]], Rule]:
+    return lambda decide: Rule(words, decide)
+
+
+def change(words: str) -> Callable[[Callable[[Row, Row], str]], Change]:
+    return lambda decide: Change(words, decide)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A line of the table of claims. `verdict` is one of `VERDICTS`, often with a reason after it."""
+
+    figure: str
+    claim: str
+    paper: str
+    here: str
     rule: str
-    judge: Callable[[Row, Row], str]
+    verdict: str
+    value: float | None
+    low: float | None
+    high: float | None
+    recipe: str
+    status: str = FULL
 
-
-def ruled(rule: str) -> Callable[[Callable[[Result, Cast], Finding]], Judge]:
-    return lambda judge: Judge(rule, judge)
-
-
-def change(rule: str) -> Callable[[Callable[[Row, Row], str]], Change]:
-    return lambda judge: Change(rule, judge)
+    @property
+    def kind(self) -> str:
+        return next(kind for kind in VERDICTS if self.verdict.startswith(kind))
 
 
 @dataclass(frozen=True)
 class Claim:
+    """What the paper says, the recipe that shows it, and the rule by which a checkpoint is compared with it."""
+
     figure: str
     recipe: str
     claim: str
     paper: str
-    judge: Judge
+    rule: Rule
 
-    def hold(self, result: Result | None, cast: Cast, missing: str) -> dict[str, Any]:
+    def judge(self, result: Result | None, roles: Roles, missing: str = "", status: str = FULL) -> Verdict:
         """The claim's line of the table; `missing` says why a result, or a part of it, is not there."""
         try:
             if result is None:
                 raise MissingError("the recipe gave no result")
-            found = self.judge(result, cast)
+            finding = self.rule.decide(result, roles)
         except MissingError as error:
-            found = Finding("–", f"{NOT_SHOWN}: {missing or error}")
-        numbers = {key: found.row[key] if found.row else None for key in ("value", "low", "high")}
-        told = {"figure": self.figure, "claim": self.claim, "paper": self.paper, "here": found.here}
-        return told | {"rule": self.judge.rule, "verdict": found.verdict, **numbers, "recipe": self.recipe}
+            finding = Finding("–", f"{NOT_SHOWN}: {missing or error}")
+        row = finding.row
+        value, low, high = (row.value, row.low, row.high) if row else (None, None, None)
+        return Verdict(
+            self.figure, self.claim, self.paper, finding.here, self.rule.words, finding.verdict, value, low, high,
+            self.recipe, status,
+        )  # fmt: skip
 
 
-def find(result: Result, **labels: str) -> Row:
-    """The one row with these labels, over all positions unless one is named."""
-    wanted = {"position": "all"} | labels
-    for row in result.rows:
-        if all(row[key] == value for key, value in wanted.items()):
-            return row
-    raise MissingError(f"the result has no row for {', '.join(labels.values())}")
+def find(result: Result, position: int | None = None, **fields: str) -> Row:
+    """The row with these fields, over all positions unless one is given."""
+    row = find_row(result.rows, position, **fields)
+    if row is None:
+        raise MissingError(f"the result has no row for {', '.join(fields.values())}")
+    return row
 
 
-def lead(cast: Cast, role: str) -> str:
-    if not cast.get(role):
+def lead(roles: Roles, role: str) -> str:
+    """The head that leads in a role."""
+    if not roles.get(role):
         raise MissingError(f"this checkpoint has no head for the role ${role}")
-    return cast[role][0]
+    return roles[role][0]
 
 
 def share(row: Row) -> str:
-    return f"{row['value']:.1%} ({row['low']:.1%} to {row['high']:.1%})"
+    return f"{row.value:.1%} ({row.low:.1%} to {row.high:.1%})"
 
 
 def number(row: Row) -> str:
-    if "null" in row:
-        return f"{row['value']:.3f} ({row['low']:.3f} to {row['high']:.3f}), by chance {row['null']:.3f}"
-    return f"{row['value']:.2f} ({row['low']:.2f} to {row['high']:.2f})"
+    if row.chance is not None:
+        return f"{row.value:.3f} ({row.low:.3f} to {row.high:.3f}), by chance {row.chance:.3f}"
+    return f"{row.value:.2f} ({row.low:.2f} to {row.high:.2f})"
 
 
-def meets(row: Row, other: Row) -> bool:
-    """Whether two intervals have a number in common."""
-    return bool(row["low"] <= other["high"] and other["low"] <= row["high"])
-
-
-def tally(claims: Sequence[Mapping[str, Any]]) -> str:
+def tally(verdicts: Iterable[Verdict]) -> str:
     """How many claims end how."""
-    counts = {kind: sum(claim["verdict"].startswith(kind) for claim in claims) for kind in VERDICTS}
-    return ", ".join(f"{count} {kind}" for kind, count in counts.items())
+    kinds = [verdict.kind for verdict in verdicts]
+    return ", ".join(f"{kinds.count(kind)} {kind}" for kind in VERDICTS)

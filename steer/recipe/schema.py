@@ -151,6 +151,7 @@ Figures = Annotated[
 
 
 class Common(Strict):
+    version: Annotated[Literal[1], Field(description="of the recipe's format")] = 1
     description: str = ""
     checkpoint: Annotated[str, Field(description="a shipped checkpoint by name, or a folder")] = DEFAULT
     episodes: Episodes = Episodes()

@@ -7,26 +7,20 @@ recipe with roles is checked without loading a model.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import Field
 
 from steer.anatomy.names import Role, Shape
-from steer.base.errors import CheckpointError, SteerError
+from steer.base.errors import CheckpointError, ConfigError, SteerError
 from steer.base.files import is_there, write_atomically
-from steer.base.yaml import Strict, check, read
+from steer.base.yaml import Document, Strict, check, read
+from steer.results.evidence import Estimate, Evidence
 
 CIRCUIT = "circuit.yaml"
+FORMAT = 2
 Share = Annotated[float, Field(ge=0, le=1)]
-
-
-class Estimate(Strict):
-    """A number with its 95 % interval."""
-
-    value: float
-    low: float
-    high: float
 
 
 class Described(Strict):
@@ -37,9 +31,10 @@ class Described(Strict):
 
 
 class Member(Strict):
-    """A head of the circuit (or an MLP, or an embedding), with what it was found to do."""
+    """A head of the circuit (or an MLP, or an embedding), with what it does; in the order of computation."""
 
     node: str
+    block: Annotated[str, Field(description="where pictures put it: members of one block stand side by side")]
     role: Annotated[Role | None, Field(description="none: it matters, and fits no role")] = None
     score: Annotated[Estimate | None, Field(description="how often it attends to what its role says")] = None
     chance: Annotated[Share | None, Field(description="the same with the right places drawn at random")] = None
@@ -68,11 +63,8 @@ class Group(Strict):
     together: Annotated[Estimate, Field(description="the loss when all are")]
 
 
-Metadata: TypeAlias = dict[str, Any]
-
-
 class Circuit(Strict):
-    format: Literal[1] = 1
+    format: Literal[2] = 2
     checkpoint: Described
     roles: Annotated[
         dict[Role, tuple[str, ...]], Field(description="heads of each role, the lead first", default_factory=dict)
@@ -80,20 +72,35 @@ class Circuit(Strict):
     members: tuple[Member, ...] = ()
     edges: tuple[Edge, ...] = ()
     groups: tuple[Group, ...] = ()
-    evidence: Annotated[Metadata, Field(default_factory=dict)]
+    evidence: Annotated[Evidence | None, Field(description="none: written by hand")] = None
+
+
+def load_circuit(path: Path) -> Circuit:
+    """The circuit of a file, or an error with every fault and its place."""
+    document = read(path)
+    if (found := format_of(document)) < FORMAT:
+        raise ConfigError(f"{path}: has format {found}, this version reads {FORMAT}: `steer migrate` rewrites it")
+    return check(document, Circuit)
+
+
+def format_of(document: Document) -> int:
+    """What a file says of itself; this format, if it does not say a number."""
+    data: Any = document.data
+    found = data.get("format", FORMAT) if isinstance(data, dict) else FORMAT
+    return found if type(found) is int else FORMAT
 
 
 def read_circuit(folder: Path, sha256: str) -> Circuit | None:
-    """The circuit that lies beside these weights; None if there is none, or one of other weights (trained on since)."""
+    """The circuit that lies beside these weights; None without one, or for other weights (trained on since)."""
     path = folder / CIRCUIT
     if not is_there(path):
         return None
-    circuit = check(read(path), Circuit)
+    circuit = load_circuit(path)
     return circuit if circuit.checkpoint.sha256 == sha256 else None
 
 
 def with_roles(shape: Shape, circuit: Circuit | None, place: Path) -> Shape:
-    """The shape of a model that knows which heads play which role."""
+    """The shape of a model, with the heads in each role."""
     if circuit is None:
         return shape
     faults, roles = [], []
@@ -108,6 +115,10 @@ def with_roles(shape: Shape, circuit: Circuit | None, place: Path) -> Shape:
 
 
 def write_circuit(circuit: Circuit, folder: Path) -> Path:
-    told = circuit.model_dump(mode="json")
-    write_atomically(folder / CIRCUIT, yaml.safe_dump(told, sort_keys=False, default_flow_style=None, width=120))
+    write_atomically(folder / CIRCUIT, circuit_text(circuit))
     return folder / CIRCUIT
+
+
+def circuit_text(circuit: Circuit) -> str:
+    content = circuit.model_dump(mode="json")
+    return yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=120)

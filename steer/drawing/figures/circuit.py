@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyArrowPatch
 
 from steer.anatomy.names import ROLES
+from steer.anatomy.parse import parse_site
+from steer.base.errors import SteerError
 from steer.drawing.figures.theme import ACCENT, COLUMN, INK, MUTED, new_figure, save_figure, theme
 from steer.results.circuit import Circuit, Edge
+from steer.results.evidence import Check, Evidence, Kept
 
 WIDTH, HEIGHT = 1.0, 0.3  # inches: the room that a node and its name take
 Place = tuple[float, float]
@@ -21,7 +23,10 @@ PORT_COLOURS = {"q": 0, "k": 2, "v": 1, "": 7}  # of the colour-blind palette
 def draw_all(circuit: Circuit, folder: Path) -> list[Path]:
     """The graph, and the curve where the circuit was judged."""
     pictures = [draw_circuit(circuit, folder)]
-    return [*pictures, draw_curve(circuit, folder)] if circuit.evidence.get("smallest_circuit") else pictures
+    evidence = circuit.evidence
+    if evidence is None or evidence.check is None:
+        return pictures
+    return [*pictures, draw_curve(circuit.checkpoint.name, evidence, evidence.check, folder)]
 
 
 def draw_circuit(circuit: Circuit, folder: Path, name: str = "circuit") -> Path:
@@ -52,13 +57,13 @@ def draw_circuit(circuit: Circuit, folder: Path, name: str = "circuit") -> Path:
 
 
 def strongest(circuit: Circuit) -> list[Edge]:
-    """Each path once, as strong as it was found behind any of the heads that paths lead to."""
-    found: dict[tuple[str, str], Edge] = {}
+    """Each path once, as strong as behind any of the heads that paths lead to."""
+    paths: dict[tuple[str, str], Edge] = {}
     for edge in circuit.edges:
         key = edge.source, edge.target
-        if key not in found or strength(edge) > strength(found[key]):
-            found[key] = edge
-    return list(found.values())
+        if key not in paths or strength(edge) > strength(paths[key]):
+            paths[key] = edge
+    return list(paths.values())
 
 
 def strength(edge: Edge) -> float:
@@ -67,37 +72,25 @@ def strength(edge: Edge) -> float:
 
 
 def layers(circuit: Circuit, edges: list[Edge]) -> dict[str, list[str]]:
-    """The nodes that edges join and the heads they lead to, by the block they belong to, from the embeddings up."""
-    drawn = {name for edge in edges for name in (edge.source, node_of(edge.target))} | {
-        *circuit.evidence.get("traced_from", ())
-    }
+    """The nodes that edges join and the heads they lead to, by their block, in the order of the circuit's members."""
+    drawn = {name for edge in edges for name in (edge.source, target_node(edge))}
+    drawn |= {*circuit.evidence.traced_from} if circuit.evidence else set()
+    if missing := sorted(drawn - {member.node for member in circuit.members}):
+        raise SteerError(f"{circuit.checkpoint.name}: not among the circuit's members: {', '.join(missing)}")
     rows: dict[str, list[str]] = {}
-    for node in sorted(drawn, key=_height):
-        rows.setdefault(_block(node), []).append(node)
+    for member in circuit.members:
+        if member.node in drawn:
+            rows.setdefault(member.block, []).append(member.node)
     return rows
 
 
-def node_of(target: str) -> str:
-    return target.rpartition(".")[0] if target[-2:] in (".q", ".k", ".v") else target
-
-
-def _block(node: str) -> str:
-    if node in ("enc.tok", "enc.pos"):
-        return "prompt"
-    return "answer so far" if node in ("dec.tok", "dec.pos") else node.partition(".")[0]
-
-
-def _height(node: str) -> tuple[int, int, int, str]:
-    if "." in node and "-" not in node:
-        return (0 if node.startswith("enc") else 1, -1, 0, node)
-    stack, kind, layer = node.partition(".")[0].split("-")
-    order = {"self": 0, "cross": 1, "mlp": 2}[kind]
-    return (0 if stack == "enc" else 1, int(layer), order, f"{int(node.partition('.')[2] or 0):03}")
+def target_node(edge: Edge) -> str:
+    return str(parse_site(edge.target).node)
 
 
 def _draw_edge(axes: Axes, edge: Edge, places: dict[str, Place]) -> None:
-    port = edge.target[-1] if edge.target[-2:-1] == "." else ""
-    start, end = places[edge.source], places[node_of(edge.target)]
+    port = parse_site(edge.target).port or ""
+    start, end = places[edge.source], places[target_node(edge)]
     colour = sns.color_palette("colorblind")[PORT_COLOURS[port]]
     shift = {"q": -0.13, "k": 0.0, "v": 0.13}.get(port, 0.0)
     arrow = FancyArrowPatch(
@@ -113,31 +106,27 @@ def _draw_nodes(axes: Axes, circuit: Circuit, places: dict[str, Place]) -> None:
     palette = dict(zip(ROLES, sns.color_palette("colorblind", len(ROLES)), strict=True))
     for node, (x, y) in places.items():
         role = roles.get(node)
-        text = f"{_short(node)}\n{role.replace('-', ' ')}" if role else _short(node)
+        text = f"{node}\n{role.replace('-', ' ')}" if role else node
         box = {"boxstyle": "round,pad=0.25", "facecolor": "white", "linewidth": 1.2 if role else 0.6}
         box |= {"edgecolor": palette[role] if role else MUTED}
         axes.text(x, y, text, ha="center", va="center", fontsize=5.5, color=INK, bbox=box, zorder=3)
 
 
-def _short(node: str) -> str:
-    return node if node.startswith(("enc.", "dec.")) else node.replace("self-", "").replace("cross-", "x")
-
-
 def _title(circuit: Circuit, edges: int) -> str:
-    """The two sets of heads that are told of, each by its name and with what it keeps alone."""
+    """The two sets of heads that were checked, each by its name and with what it keeps alone."""
     evidence = circuit.evidence
-    into = ", ".join(evidence.get("traced_from", ())) or "the output heads"
+    into = ", ".join(evidence.traced_from if evidence else ()) or "the output heads"
     lines = [f"{circuit.checkpoint.name}: {edges} traced paths into {into}; MLPs are kept in what follows"]
-    for name, key in (("heads on traced paths", "traced_heads"), ("smallest faithful set", "smallest_circuit")):
-        found = evidence.get(key)
-        lines += [f"{name}: {found['heads']} heads alone keep {_kept(found['faithfulness'])}"] if found else []
+    if evidence and evidence.check:
+        sets = {"heads on traced paths": evidence.check.traced_heads}
+        sets |= {"smallest faithful set": evidence.check.smallest_circuit}
+        lines += [f"{name}: {one.heads} heads alone keep {_kept(one.faithfulness)}" for name, one in sets.items()]
     return "\n".join(lines)
 
 
-def _kept(found: dict[str, Any]) -> str:
-    groups = {"one_argument": "one argument", "two_arguments": "two arguments"}
-    parts = ", ".join(f"{title} {found[key]['value']:.1%}" for key, title in groups.items() if key in found)
-    return f"{found['value']:.1%} of the accuracy" + (f" ({parts})" if parts else "")
+def _kept(kept: Kept) -> str:
+    groups = ", ".join(f"{name} {share.value:.1%}" for name, share in kept.groups.items())
+    return f"{kept.value:.1%} of the accuracy" + (f" ({groups})" if groups else "")
 
 
 def _legend(axes: Axes) -> None:
@@ -147,11 +136,9 @@ def _legend(axes: Axes) -> None:
     axes.legend(loc="lower right", frameon=False, ncols=4, fontsize=6, bbox_to_anchor=(1.0, -0.06), handlelength=1.2)
 
 
-def draw_curve(circuit: Circuit, folder: Path, name: str = "curve") -> Path:
+def draw_curve(checkpoint: str, evidence: Evidence, check: Check, folder: Path, name: str = "curve") -> Path:
     """Accuracy against the number of heads that are kept."""
-    evidence = circuit.evidence
-    curve = [(int(size), float(value)) for size, value in evidence["curve"]]
-    judged = evidence["smallest_circuit"]
+    curve, smallest = evidence.curve, check.smallest_circuit
     clean = curve[0][1]
     with theme():
         figure = new_figure(COLUMN, 2.3)
@@ -159,22 +146,22 @@ def draw_curve(circuit: Circuit, folder: Path, name: str = "curve") -> Path:
         axes.plot([size for size, _ in curve], [value for _, value in curve], "-o", color=ACCENT, markersize=2.5, lw=1)
         axes.axhline(0.9 * clean, color=MUTED, linestyle=":", linewidth=0.8)
         axes.annotate("90 % of clean", (0, 0.9 * clean), (0, 2), textcoords="offset points", fontsize=6, color=MUTED)
-        size, kept, chance = judged["heads"], judged["faithfulness"], judged["random_circuits"]
-        whole = judged["clean"]["value"]
+        size, kept, chance = smallest.heads, smallest.faithfulness, smallest.random_circuits
+        whole = smallest.clean.value
         axes.errorbar(
-            size, kept["value"] * whole, fmt="s", color=INK, markersize=4, zorder=4, label="faithful set (test)",
-            yerr=[[(kept["value"] - kept["low"]) * whole], [(kept["high"] - kept["value"]) * whole]],
+            size, kept.value * whole, fmt="s", color=INK, markersize=4, zorder=4, label="faithful set (test)",
+            yerr=[[(kept.value - kept.low) * whole], [(kept.high - kept.value) * whole]],
         )  # fmt: skip
         axes.errorbar(
-            size, chance["mean"] * whole, fmt="x", color=MUTED, markersize=5, label="random sets of its size",
-            yerr=[[(chance["mean"] - chance["min"]) * whole], [(chance["max"] - chance["mean"]) * whole]],
+            size, chance.mean * whole, fmt="x", color=MUTED, markersize=5, label="random sets of its size",
+            yerr=[[(chance.mean - chance.min) * whole], [(chance.max - chance.mean) * whole]],
         )  # fmt: skip
         axes.set_xlabel("heads kept (all others mean-ablated)")
         axes.set_ylabel("exact match")
         axes.set_ylim(0, 1.02)
         axes.yaxis.set_major_formatter("{x:.0%}")
         axes.legend(frameon=False, loc="center right")
-        named = f"{circuit.checkpoint.name}: smallest faithful set, {size} of {curve[0][0]} heads"
+        named = f"{checkpoint}: smallest faithful set, {size} of {curve[0][0]} heads"
         axes.set_title(f"{named}\nkeeps {_kept(kept)}".replace(" (", "\n("), loc="left", fontsize=6)
         sns.despine(figure)
         return save_figure(figure, folder, name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from matplotlib.figure import Figure
 
@@ -14,11 +14,14 @@ from steer.drawing.figures.histogram import draw_histogram
 from steer.drawing.figures.pattern import draw_patterns
 from steer.drawing.figures.rates import draw_rates, is_rate
 from steer.drawing.figures.scatter import draw_scatter
-from steer.drawing.figures.sweep import draw_bars, draw_components, draw_positions, in_logits
+from steer.drawing.figures.sweep import draw_bars, draw_components, draw_positions
 from steer.drawing.figures.theme import picture_files, save_figure, theme
-from steer.results.result import NO_SHARES, RESULT, Result
+from steer.results.details import Histogram, Pattern, Scatter
+from steer.results.files import RESULT
+from steer.results.result import Result
+from steer.results.rows import Row
 
-NEEDS = {"scatter": "points", "patterns": "patterns", "histogram": "alignments"}  # figure -> details that it draws
+NEEDS = {"scatter": Scatter, "patterns": Pattern, "histogram": Histogram}  # figure -> details that it draws
 DRAWN: dict[str, Callable[[Result], Figure]] = {
     "bars": draw_bars,
     "positions": draw_positions,
@@ -35,10 +38,8 @@ Drawing = tuple[Callable[[Result], Figure], Result]
 
 def planned(result: Result) -> dict[str, Drawing]:
     """The figures that the recipe asked for: `figure` for the first, `figure-NAME` for the others."""
-    asked = result.metadata["recipe"]["figure"]
-    names = [asked] if isinstance(asked, str) else list(asked)
     found: dict[str, Drawing] = {}
-    for name in dict.fromkeys(names):
+    for name in dict.fromkeys(result.provenance.figures):
         for kind, draw, part in drawings(name, result):
             # two figures may come down to the same picture
             found.setdefault(f"figure-{kind}" if found else "figure", (draw, part))
@@ -86,17 +87,16 @@ def attempt(draw: Callable[[], T], name: str) -> tuple[T | None, str]:
 def drawings(name: str, result: Result) -> Iterator[tuple[str, Callable[[Result], Figure], Result]]:
     """How a figure is drawn, and from which rows: one picture for each kind of number that cannot share an axis.
 
-    A figure that the result has nothing for is left out.
+    Figures without data are skipped.
     """
     if name == "none":
         return
     if name in NEEDS:
-        if result.details.get(NEEDS[name]):
+        if result.of_kind(NEEDS[name]):
             yield name, DRAWN[name], result
         return
-    logits = [row for row in result.rows if in_logits(row)]
-    shares = [row for row in result.rows if row["measure"] not in NO_SHARES]
-    others = [row for row in result.rows if row not in logits and row not in shares]
+    logits, shares = ([row for row in result.rows if row.unit == unit] for unit in ("logit", "share"))
+    others = [row for row in result.rows if row.unit not in ("logit", "share")]
     if shares:
         drawn = name
         if (name == "rates" and not any(map(is_rate, shares))) or (name == "positions" and not _placed(shares)):
@@ -104,9 +104,9 @@ def drawings(name: str, result: Result) -> Iterator[tuple[str, Callable[[Result]
         yield drawn, DRAWN[drawn], replace(result, rows=shares)
     if logits:
         yield "components", draw_components, replace(result, rows=logits)
-    for measure in dict.fromkeys(row["measure"] for row in others):
-        yield measure, draw_bars, replace(result, rows=[row for row in others if row["measure"] == measure])
+    for measure in dict.fromkeys(row.measure for row in others):
+        yield measure, draw_bars, replace(result, rows=[row for row in others if row.measure == measure])
 
 
-def _placed(rows: list[dict[str, Any]]) -> bool:
-    return any(row["position"] != "all" for row in rows)
+def _placed(rows: list[Row]) -> bool:
+    return any(row.position is not None for row in rows)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 
 from steer.drawing.figures.theme import COLUMN, new_figure, save_figure, short, theme, title
-from steer.experiments.attend import Pattern
+from steer.results.details import Pattern
 from steer.results.result import Result
 
 CELL = 0.13  # inches: the smallest at which a token's name can be read
@@ -23,7 +23,7 @@ def draw_pattern(pattern: Pattern, folder: Path, name: str = "pattern") -> Path:
         width = max(COLUMN, 1.1 + CELL * len(pattern.keys))
         figure = new_figure(width, 1.1 + CELL * len(pattern.queries))
         axes = figure.add_subplot()
-        image = fill_pattern(axes, pattern.weights.tolist(), pattern.queries, pattern.keys)
+        image = fill_pattern(axes, pattern)
         figure.colorbar(image, ax=axes, label="attention", shrink=0.8, aspect=12)
         axes.set_title(
             f"{pattern.head}: attention, answer {' '.join(pattern.answer) or 'empty'}", fontsize=7, loc="left"
@@ -38,7 +38,7 @@ def draw_before_after(before: Pattern, after: Pattern, folder: Path, name: str) 
         figure = new_figure(max(COLUMN, 1.1 + CELL * len(before.keys)), sum(heights) + 0.7)
         grid = figure.subplots(2, 1, height_ratios=heights)
         for axes, one, when in zip(grid, (before, after), ("before", "steered"), strict=True):
-            image = fill_pattern(axes, one.weights.tolist(), one.queries, one.keys)
+            image = fill_pattern(axes, one)
             axes.set_title(f"{one.head}, {when}: {' '.join(one.answer) or 'no answer'}", fontsize=7, loc="left")
         figure.colorbar(image, ax=grid, label="attention", shrink=0.6, aspect=16)
         return save_figure(figure, folder, name)
@@ -46,51 +46,49 @@ def draw_before_after(before: Pattern, after: Pattern, folder: Path, name: str) 
 
 def draw_patterns(result: Result) -> Figure:
     """One panel for each head and condition, on one episode. One head's conditions stand under one another."""
-    panels = result.details["patterns"]
-    columns = 2 if len({panel["head"] for panel in panels}) > 1 else 1
+    panels = result.of_kind(Pattern)
+    columns = 2 if len({panel.head for panel in panels}) > 1 else 1
     lines = _lines(panels, columns)
-    heights = [CELL_OF_MANY * max(len(p["queries"]) for p in line) + 0.62 for line in lines]
-    width = CELL_OF_MANY * max(len(p["keys"]) for p in panels) + 0.6
+    heights = [CELL_OF_MANY * max(len(panel.queries) for panel in line) + 0.62 for line in lines]
+    width = CELL_OF_MANY * max(len(panel.keys) for panel in panels) + 0.6
     figure = new_figure(max(COLUMN, columns * width + 0.5), sum(heights) + 0.6)
     grid = figure.subplots(len(lines), columns, squeeze=False, height_ratios=heights)
     images = []
     for row, line in zip(grid, lines, strict=True):
         for axes, panel in zip(row, line, strict=False):
-            images.append(fill_pattern(axes, panel["weights"], panel["queries"], panel["keys"], 5))
+            images.append(fill_pattern(axes, panel, 5))
             axes.set_title(_name(panel, panels), fontsize=7, loc="left")
         for axes in row[len(line) :]:
             axes.set_visible(False)
     figure.colorbar(images[0], ax=grid, label="attention", shrink=0.5, aspect=20)
-    title(figure, result, f"{panels[0]['episode']}  →  {' '.join(panels[0]['answer'])}")
+    title(figure, result, f"{panels[0].prompt}  →  {' '.join(panels[0].answer)}")
     return figure
 
 
-def _lines(panels: list[dict[str, Any]], columns: int) -> list[list[dict[str, Any]]]:
+def _lines(panels: list[Pattern], columns: int) -> list[list[Pattern]]:
     """Panels in rows, those of one height together."""
-    lines: list[list[dict[str, Any]]] = []
-    for height in dict.fromkeys(len(panel["queries"]) for panel in panels):
-        alike = [panel for panel in panels if len(panel["queries"]) == height]
+    lines: list[list[Pattern]] = []
+    for height in dict.fromkeys(len(panel.queries) for panel in panels):
+        alike = [panel for panel in panels if len(panel.queries) == height]
         lines += [alike[n : n + columns] for n in range(0, len(alike), columns)]
     return lines
 
 
-def _name(panel: dict[str, Any], panels: Sequence[dict[str, Any]]) -> str:
-    conditions = {p["condition"] for p in panels}
-    heads = {p["head"] for p in panels}
+def _name(panel: Pattern, panels: Sequence[Pattern]) -> str:
+    conditions, heads = {one.condition for one in panels}, {one.head for one in panels}
     if len(conditions) == 1:
-        return ", ".join([panel["head"], *panel["roles"]])
-    condition = short(panel["condition"])
-    return condition if len(heads) == 1 else f"{panel['head']}, {condition}"
+        return ", ".join([panel.head, *panel.roles])
+    condition = short(panel.condition)
+    return condition if len(heads) == 1 else f"{panel.head}, {condition}"
 
 
-def fill_pattern(
-    axes: Axes, weights: list[list[float]], queries: Sequence[str], keys: Sequence[str], size: float = 6
-) -> Any:
+def fill_pattern(axes: Axes, pattern: Pattern, size: float = 6) -> AxesImage:
     """Draw one pattern; gives what a colour bar needs.
 
     As an image under a white grid: a sheet of many heads drawn cell by cell takes minutes and megabytes.
     """
-    image = axes.imshow(weights, vmin=0, vmax=1, cmap=sns.color_palette("mako_r", as_cmap=True), aspect="equal")
+    queries, keys = pattern.queries, pattern.keys
+    image = axes.imshow(pattern.weights, vmin=0, vmax=1, cmap=sns.color_palette("mako_r", as_cmap=True), aspect="equal")
     axes.set_xticks(range(len(keys)), keys)
     axes.set_yticks(range(len(queries)), queries)
     axes.hlines([n + 0.5 for n in range(len(queries) - 1)], -0.5, len(keys) - 0.5, color="white", linewidth=0.5)

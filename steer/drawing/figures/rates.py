@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from steer.drawing.figures.pattern import CELL_OF_MANY, fill_pattern
 from steer.drawing.figures.theme import COLUMN, INK, MUTED, new_figure, short, title
+from steer.results.details import Pattern, Transcript
 from steer.results.result import Result
+from steer.results.rows import Row, find
 
 KINDS = {"counterfactual": "as predicted", "answer": "unchanged", "neither": "another answer"}
 CEILING = "ceiling"
@@ -19,15 +19,15 @@ CEILING = "ceiling"
 def draw_rates(result: Result) -> Figure:
     """The shares; above them, where the result has patterns, one head's attention before and after on an episode."""
     panels = _shown(result)
-    conditions = list(dict.fromkeys(row["condition"] for row in _rows(result)))
-    heights = [CELL_OF_MANY * len(panel["queries"]) + 0.85 for panel in panels]
+    conditions = list(dict.fromkeys(row.condition for row in _rows(result)))
+    heights = [CELL_OF_MANY * len(panel.queries) + 0.85 for panel in panels]
     bars = 0.75 + 0.2 * len(conditions)
-    width = max(COLUMN, CELL_OF_MANY * max((len(panel["keys"]) for panel in panels), default=0) + 1.3)
+    width = max(COLUMN, CELL_OF_MANY * max((len(panel.keys) for panel in panels), default=0) + 1.3)
     figure = new_figure(width, sum(heights) + bars + 0.75)
     grid = figure.subplots(len(panels) + 1, 1, squeeze=False, height_ratios=[*heights, bars])[:, 0]
     images = []
     for axes, panel in zip(grid, panels, strict=False):
-        images.append(fill_pattern(axes, panel["weights"], panel["queries"], panel["keys"], 5))
+        images.append(fill_pattern(axes, panel, 5))
         axes.set_title(_caption(panel, result), fontsize=6.5, loc="left")
     if images:
         figure.colorbar(images[0], ax=list(grid[:-1]), label="attention", shrink=0.7, aspect=14)
@@ -36,11 +36,11 @@ def draw_rates(result: Result) -> Figure:
     return figure
 
 
-def is_rate(row: dict[str, Any]) -> bool:
-    return row["measure"] == "exact-match" and row["against"] in KINDS
+def is_rate(row: Row) -> bool:
+    return row.measure == "exact-match" and row.against in KINDS
 
 
-def _rows(result: Result) -> list[dict[str, Any]]:
+def _rows(result: Result) -> list[Row]:
     return [row for row in result.rows if is_rate(row)]
 
 
@@ -49,17 +49,17 @@ def _fill_rates(axes: Axes, result: Result, conditions: list[str]) -> None:
     palette["neither"] = MUTED
     left = dict.fromkeys(conditions, 0.0)
     for kind, label in KINDS.items():
-        mine = {row["condition"]: row for row in _rows(result) if row["against"] == kind}
+        mine = {row.condition: row for row in _rows(result) if row.against == kind}
         for condition, row in mine.items():
             place = conditions.index(condition)
-            axes.barh(place, row["value"], left=left[condition], color=palette[kind], height=0.7, linewidth=0)
+            axes.barh(place, row.value, left=left[condition], color=palette[kind], height=0.7, linewidth=0)
             if kind == "counterfactual":
-                axes.hlines(place, row["low"], row["high"], color=INK, linewidth=0.9)
-            left[condition] += row["value"]
+                axes.hlines(place, row.low, row.high, color=INK, linewidth=0.9)
+            left[condition] += row.value
         axes.barh(0, 0, color=palette[kind], label=label)
-    ceiling = [r["value"] for r in _rows(result) if r["condition"] == CEILING and r["against"] == "counterfactual"]
-    for value in ceiling:
-        axes.axvline(value, color=INK, linestyle=":", linewidth=0.8)
+    ceiling = find(_rows(result), condition=CEILING, against="counterfactual")
+    if ceiling is not None:
+        axes.axvline(ceiling.value, color=INK, linestyle=":", linewidth=0.8)
     axes.set_yticks(range(len(conditions)), list(map(short, conditions)))
     axes.invert_yaxis()
     axes.set_xlim(0, 1)
@@ -69,21 +69,17 @@ def _fill_rates(axes: Axes, result: Result, conditions: list[str]) -> None:
     sns.despine(ax=axes)
 
 
-def _shown(result: Result) -> list[dict[str, Any]]:
-    """The first head's pattern before, and under the last set of sites that is no control."""
-    patterns = result.details.get("patterns", [])
-    if not patterns:
-        return []
-    head = patterns[0]["head"]
-    steered = [one["name"] for one in result.metadata["recipe"].get("sets", [])][-1:]
-    return [p for p in patterns if p["head"] == head and p["condition"] in ("before", *steered)]
+def _shown(result: Result) -> list[Pattern]:
+    """The first head's pattern before, and under the last set of sites that is not a control."""
+    patterns, shown = result.of_kind(Pattern), ("before", result.provenance.shown)
+    return [pattern for pattern in patterns if pattern.head == patterns[0].head and pattern.condition in shown]
 
 
-def _caption(panel: dict[str, Any], result: Result) -> str:
+def _caption(panel: Pattern, result: Result) -> str:
     written = [
-        " ".join(example["written"])
-        for example in result.details.get("examples", [])
-        if example["condition"] == panel["condition"] and example["prompt"] == panel["episode"]
+        " ".join(one.written)
+        for one in result.of_kind(Transcript)
+        if one.condition == panel.condition and one.prompt == panel.prompt
     ]
     said = f"\nthe model writes {written[0] or 'nothing'}" if written else ""
-    return f"{panel['head']}, {short(panel['condition'])} (while the right answer is fed in){said}"
+    return f"{panel.head}, {short(panel.condition)} (while the right answer is fed in){said}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from textwrap import fill
-from typing import Any
+from typing import Any, TypeAlias
 
 import seaborn as sns
 from matplotlib.axes import Axes
@@ -11,30 +11,32 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from steer.drawing.figures.theme import INK, new_figure, short, title
+from steer.results.details import Scatter
 from steer.results.result import Result
+from steer.results.rows import find
 
 PANEL = 1.42  # inches
 MARKS = ("o", "s", "^", "D", "v")  # shape as well as colour tells labels apart
+Colours: TypeAlias = dict[str, Any]  # label -> what matplotlib takes for a colour
 LABELS = {"index-in-question": "index in question", "relative-index": "relative index on the left-hand side"}
 
 
 def draw_scatter(result: Result) -> Figure:
     """Rows are sites, columns are conditions. Every panel has its own components."""
-    panels = result.details["points"]
-    sites = list(dict.fromkeys((p["site"], p["tokens"], p["label"]) for p in panels))
-    conditions = list(dict.fromkeys(p["condition"] for p in panels))
-    kinds = sorted({kind for p in panels for kind in p["centres"]})
+    panels = result.of_kind(Scatter)
+    sites = list(dict.fromkeys((panel.site, panel.tokens, panel.label) for panel in panels))
+    conditions = list(dict.fromkeys(panel.condition for panel in panels))
+    kinds = sorted({kind for panel in panels for kind in panel.centres})
     colours = dict(zip(kinds, sns.color_palette("colorblind", len(kinds)), strict=True))
     figure = new_figure(0.45 + PANEL * len(conditions), 0.95 + (PANEL + 0.22) * len(sites))
     grid = figure.subplots(len(sites), len(conditions), squeeze=False)
     for panel in panels:
-        row = sites.index((panel["site"], panel["tokens"], panel["label"]))
-        column = conditions.index(panel["condition"])
+        row = sites.index((panel.site, panel.tokens, panel.label))
+        column = conditions.index(panel.condition)
         axes = grid[row][column]
         _fill(axes, panel, colours, _numbers(panel, result))
         if column == 0:
-            told = f"{panel['site']}\nat {panel['tokens']}"
-            axes.set_ylabel(f"{told}\n{axes.get_ylabel()}")
+            axes.set_ylabel(f"{panel.site}\nat {panel.tokens}\n{axes.get_ylabel()}")
     for axes, condition in zip(grid[0], conditions, strict=True):
         name = fill(short(condition), 22, break_on_hyphens=False)
         axes.annotate(
@@ -49,11 +51,11 @@ def draw_scatter(result: Result) -> Figure:
     return figure
 
 
-def _fill(axes: Axes, panel: dict[str, Any], colours: dict[str, Any], numbers: str) -> None:
-    for number, (kind, centre) in enumerate(sorted(panel["centres"].items())):
-        mine = [n for n, label in enumerate(panel["labels"]) if label == kind]
+def _fill(axes: Axes, panel: Scatter, colours: Colours, numbers: str) -> None:
+    for number, (kind, centre) in enumerate(sorted(panel.centres.items())):
+        mine = [n for n, label in enumerate(panel.labels) if label == kind]
         mark = MARKS[number % len(MARKS)]
-        x, y = ([panel[axis][n] for n in mine] for axis in ("x", "y"))
+        x, y = ([axis[n] for n in mine] for axis in (panel.x, panel.y))
         size = 9 / (number + 1)  # later ones smaller: where points coincide, both are seen
         axes.scatter(x, y, s=size, marker=mark, color=colours[kind], alpha=0.5, linewidths=0, rasterized=True)
         for edge, width in (("white", 2.2), (INK, 0.8)):
@@ -61,27 +63,26 @@ def _fill(axes: Axes, panel: dict[str, Any], colours: dict[str, Any], numbers: s
                 *centre, marker=mark, markersize=6.5 - 1.5 * number, color=colours[kind], markeredgecolor=edge,
                 markeredgewidth=width, zorder=3 + number,
             )  # fmt: skip
-    if not any(panel["variance"]):
+    if not any(panel.variance):
         axes.text(0.5, 0.25, "no variance", transform=axes.transAxes, ha="center", fontsize=7)
     axes.set_title(numbers, fontsize=6.5, pad=3)
     axes.set_xticks([])
     axes.set_yticks([])
-    first, second = panel["variance"][:2]
+    first, second = panel.variance
     axes.set_xlabel(f"PC 1 ({first:.0%})", fontsize=6, labelpad=2)
     axes.set_ylabel(f"PC 2 ({second:.0%})", fontsize=6, labelpad=2)
     axes.margins(0.08)
 
 
-def _numbers(panel: dict[str, Any], result: Result) -> str:
-    wanted = {"condition": panel["condition"], "head": panel["site"], "against": panel["label"]}
-    for row in result.rows:
-        if all(row.get(key) == value for key, value in (wanted | {"tokens": panel["tokens"]}).items()):
-            return f"R² {row['value']:.2f} ({row['low']:.2f}–{row['high']:.2f})\nnull {row['null']:.3f}"
-    return ""
+def _numbers(panel: Scatter, result: Result) -> str:
+    row = find(result.rows, condition=panel.condition, of=panel.site, against=panel.label, tokens=panel.tokens)
+    if row is None:
+        return ""
+    return f"R² {row.value:.2f} ({row.low:.2f}–{row.high:.2f})\nnull {row.chance or 0:.3f}"
 
 
-def _legend(figure: Figure, panels: list[dict[str, Any]], kinds: list[str], colours: dict[str, Any]) -> None:
-    labels = " / ".join(dict.fromkeys(LABELS[p["label"]] for p in panels))
+def _legend(figure: Figure, panels: list[Scatter], kinds: list[str], colours: Colours) -> None:
+    labels = " / ".join(dict.fromkeys(LABELS.get(panel.label, panel.label) for panel in panels))
     marks = [
         Line2D([], [], color=colours[kind], marker=mark, linestyle="none", markersize=5)
         for kind, mark in zip(kinds, MARKS, strict=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from textwrap import fill
 from typing import Any
 
@@ -10,36 +12,47 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from steer.anatomy.parse import parse_node
 from steer.drawing.figures.theme import COLUMN, INK, MUTED, new_figure, short, title
-from steer.plan.plan import ENDS
-from steer.results.result import NO_SHARES, Result
-
-Row = dict[str, Any]
+from steer.results.result import Result
+from steer.results.rows import Row, overall
 
 
-def in_logits(row: Row) -> bool:
-    return bool(row["measure"] == "logit-attribution")
+class Series:
+    """What is compared within a condition: measures, heads and what they are compared with, as far as they differ."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self.rows = rows
+        self.measures = len({row.measure for row in rows}) > 1
+        self.against = len({row.against for row in rows}) > 1
+        self.heads = _several((row.measure, row.of) for row in rows)
+        self.decodings = _several((row.measure, row.decoding) for row in rows)
+
+    @property
+    def names(self) -> list[str]:
+        return list(dict.fromkeys(map(self.name, self.rows)))
+
+    def name(self, row: Row) -> str:
+        words = [
+            _plain(row.measure) if self.measures else "",
+            f"on the {row.against}" if self.against and row.against else "",
+            row.of if row.measure in self.heads else "",
+            row.decoding if row.measure in self.decodings else "",
+        ]
+        return ", ".join(filter(None, words)) or _plain(row.measure)
 
 
-def series(result: Result) -> list[str]:
-    """What is compared within a condition: measures, heads and what they are held against, as far as they differ."""
-    return list(dict.fromkeys(label(row, result.rows) for row in result.rows))
-
-
-def label(row: Row, rows: list[Row]) -> str:
-    alike = [other for other in rows if other["measure"] == row["measure"]]  # heads and decoding: within a measure
-    differ = [key for key in ("measure", "against") if len({other[key] for other in rows}) > 1]
-    differ += [key for key in ("head", "decoding") if len({other[key] for other in alike}) > 1]
-    words = {"measure": _plain(row["measure"]), "head": row["head"], "against": f"on the {row['against']}"}
-    words |= {"decoding": row["decoding"]}
-    return ", ".join(words[key] for key in differ if row[key]) or _plain(row["measure"])
+def _several(pairs: Iterable[tuple[str, str]]) -> set[str]:
+    """The measures that come with more than one of these."""
+    counts = Counter(measure for measure, _ in set(pairs))
+    return {measure for measure, count in counts.items() if count > 1}
 
 
 def draw_bars(result: Result) -> Figure:
     """One row for each condition; the ends of the scale stand first, in grey, with a line through the rest."""
-    rows = [row for row in result.rows if row["position"] == "all"]
-    names = series(result)
-    conditions = sorted(dict.fromkeys(row["condition"] for row in rows), key=lambda c: c not in ENDS)
+    rows, series = overall(result.rows), Series(result.rows)
+    names = series.names
+    conditions = list(dict.fromkeys(row.condition for row in sorted(rows, key=lambda row: not row.end)))
     thickness = 0.8 / len(names)
     figure = new_figure(
         COLUMN, 0.95 + 0.16 * len(conditions) * max(1, 0.7 * len(names)) + 0.16 * len(names) * (len(names) > 1)
@@ -47,16 +60,16 @@ def draw_bars(result: Result) -> Figure:
     axes = figure.add_subplot()
     colours = sns.color_palette("colorblind", len(names))
     for row in rows:
-        side, end = names.index(label(row, result.rows)), row["condition"] in ENDS
-        place = conditions.index(row["condition"]) + (side - (len(names) - 1) / 2) * thickness
-        colour = MUTED if end and len(names) == 1 else colours[side]
-        axes.barh(place, row["value"], height=thickness, color=colour, linewidth=0, zorder=2)
-        axes.hlines(place, row["low"], row["high"], color=INK, linewidth=0.8, zorder=3)
-        if end and len(names) == 1:
-            axes.axvline(row["value"], color=MUTED, linestyle=":", linewidth=0.8, zorder=1)
+        side = names.index(series.name(row))
+        place = conditions.index(row.condition) + (side - (len(names) - 1) / 2) * thickness
+        colour = MUTED if row.end and len(names) == 1 else colours[side]
+        axes.barh(place, row.value, height=thickness, color=colour, linewidth=0, zorder=2)
+        axes.hlines(place, row.low, row.high, color=INK, linewidth=0.8, zorder=3)
+        if row.end and len(names) == 1:
+            axes.axvline(row.value, color=MUTED, linestyle=":", linewidth=0.8, zorder=1)
     axes.set_yticks(range(len(conditions)), list(map(short, conditions)))
     axes.invert_yaxis()
-    if all(row["measure"] not in NO_SHARES for row in rows):
+    if all(row.unit == "share" for row in rows):
         axes.set_xlim(0, 1)
         axes.xaxis.set_major_formatter("{x:.0%}")
     else:
@@ -71,10 +84,10 @@ def draw_bars(result: Result) -> Figure:
 
 def draw_components(result: Result) -> Figure:
     """Logit attribution: the components in the order of computation, coloured by kind (or by condition, if several)."""
-    rows = [row for row in result.rows if row["position"] == "all"]
-    heads, conditions = (list(dict.fromkeys(row[key] for row in rows)) for key in ("head", "condition"))
+    rows = overall(result.rows)
+    heads, conditions = list(dict.fromkeys(row.of for row in rows)), list(dict.fromkeys(row.condition for row in rows))
     several = len(conditions) > 1
-    groups = {row["head"]: row["head"].rpartition("-")[0] or row["head"] for row in rows}
+    groups = {row.of: parse_node(row.of).kind for row in rows}
     kinds = conditions if several else list(dict.fromkeys(groups.values()))
     palette = sns.color_palette("colorblind", len(kinds))
     colours = dict(zip(kinds, palette, strict=True))
@@ -82,11 +95,11 @@ def draw_components(result: Result) -> Figure:
     axes = figure.add_subplot()
     thickness = 0.75 / len(conditions)
     for row in rows:
-        side = conditions.index(row["condition"]) - (len(conditions) - 1) / 2
-        place = heads.index(row["head"]) + side * thickness
-        colour = colours[row["condition"] if several else groups[row["head"]]]
-        axes.barh(place, row["value"], height=thickness, color=colour, linewidth=0)
-        axes.hlines(place, row["low"], row["high"], color=INK, linewidth=0.8)
+        side = conditions.index(row.condition) - (len(conditions) - 1) / 2
+        place = heads.index(row.of) + side * thickness
+        colour = colours[row.condition if several else groups[row.of]]
+        axes.barh(place, row.value, height=thickness, color=colour, linewidth=0)
+        axes.hlines(place, row.low, row.high, color=INK, linewidth=0.8)
     axes.axvline(0, color=INK, linewidth=0.6)
     axes.set_yticks(range(len(heads)), heads, fontsize=6)
     axes.set_ylim(len(heads) - 0.4, -0.6)
@@ -100,22 +113,22 @@ def draw_components(result: Result) -> Figure:
 
 def draw_positions(result: Result) -> Figure:
     """One line for each condition and series, over the positions of the answer."""
-    rows = [row for row in result.rows if row["position"] != "all"]
-    lines = list(dict.fromkeys((row["condition"], label(row, result.rows)) for row in rows))
+    rows, series = [row for row in result.rows if row.position is not None], Series(result.rows)
+    lines = list(dict.fromkeys((row.condition, series.name(row)) for row in rows))
     names = _line_names(lines)
     figure = new_figure(COLUMN, 2.3 + 0.15 * len(names) / _columns(names))
     axes = figure.add_subplot()
     colours = sns.color_palette("colorblind", len(lines))
     for line, colour in zip(lines, colours, strict=True):
-        mine = [row for row in rows if (row["condition"], label(row, result.rows)) == line]
-        places = [int(row["position"]) for row in mine]
-        axes.plot(places, [row["value"] for row in mine], "o-", color=colour, markersize=3, linewidth=1)
-        axes.fill_between(places, [r["low"] for r in mine], [r["high"] for r in mine], color=colour, alpha=0.2, lw=0)
+        mine = [row for row in rows if (row.condition, series.name(row)) == line]
+        places = [row.position or 0 for row in mine]
+        axes.plot(places, [row.value for row in mine], "o-", color=colour, markersize=3, linewidth=1)
+        axes.fill_between(places, [r.low for r in mine], [r.high for r in mine], color=colour, alpha=0.2, lw=0)
     _legend(axes, names, colours)
-    if all(row["measure"] not in NO_SHARES for row in rows):
+    if all(row.unit == "share" for row in rows):
         axes.set_ylim(0, 1.02)
         axes.yaxis.set_major_formatter("{x:.0%}")
-    axes.set_xticks(sorted({int(row["position"]) for row in rows}))
+    axes.set_xticks(sorted({row.position or 0 for row in rows}))
     axes.set_xlabel("position in the answer")
     axes.set_ylabel(fill(_axis(rows), 24, break_on_hyphens=False))
     title(figure, result)
@@ -136,8 +149,8 @@ def _columns(names: list[str]) -> int:
 
 
 def _axis(rows: list[Row]) -> str:
-    measures = list(dict.fromkeys(_plain(row["measure"]) for row in rows))
-    heads = {row["head"] for row in rows}
+    measures = list(dict.fromkeys(_plain(row.measure) for row in rows))
+    heads = {row.of for row in rows}
     head = f" of {heads.pop()}" if len(heads) == 1 and "" not in heads else ""
     return f"{' / '.join(measures)}{head}"
 

@@ -20,7 +20,7 @@ COLUMN = 3.4  # inches: one column of a two-column paper
 WIDEST, TALLEST = 40, 150  # inches: what a sheet of every head needs, and what memory has room for
 LINES, LINE = 4, 0.13  # of a title, at most; and the height of one in inches
 INK, ACCENT, STRICT, MUTED = "#222222", "#0173b2", "#d55e00", "#949494"  # from seaborn's colour-blind palette
-SEEN = ("checkpoint=", "episodes.count=")  # changes that the title tells anyway
+SEEN = ("checkpoint=", "episodes.count=")  # changes that the title says anyway
 FORMATS = ("png", "pdf", "svg")
 SETTINGS = {
     "font.size": 8,
@@ -52,14 +52,14 @@ def new_figure(width: float, height: float) -> Figure:
 
 def title(figure: Figure, result: Result, where: str = "") -> None:
     """What is shown, on which checkpoint and how many episodes (or on what `where` says)."""
-    told = result.metadata
+    origin = result.provenance
     width = int(19 * figure.get_figwidth())  # letters of this size in a line
-    text = _lines(told["recipe"]["description"] or told["name"], width)
-    where = where or f"{told['episodes']:,} episodes, 95 % intervals"
-    below = [f"{told['checkpoint']['name']}, {where}"]
-    changes = [change for change in told.get("changes", ()) if not change.startswith(SEEN)]
+    text = _lines(origin.description or origin.name, width)
+    where = where or f"{origin.examples:,} episodes, 95 % intervals"
+    below = [f"{origin.checkpoint.name}, {where}"]
+    changes = [change for change in origin.changes if not change.startswith(SEEN)]
     below += [f"changed: {', '.join(changes)}"] if changes else []
-    below += dict.fromkeys(f"Warning: {row['warning']}" for row in result.rows if row.get("warning"))
+    below += dict.fromkeys(f"Warning: {row.warning}" for row in result.rows if row.warning)
     lines = "\n".join(_lines(line, width) for line in below)
     more = f"{text}{lines}".count("\n")  # than the two lines that every figure has room for
     figure.set_figheight(figure.get_figheight() + LINE * more)

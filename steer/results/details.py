@@ -1,0 +1,94 @@
+"""What figures need beyond rows: patterns, clouds of points, histograms and answers to be read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field
+
+from steer.results.rows import CLOSED
+
+Texts: TypeAlias = tuple[str, ...]
+Numbers: TypeAlias = tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A head's attention on one example, with the tokens that it runs between."""
+
+    __pydantic_config__ = CLOSED
+
+    head: str
+    prompt: str
+    answer: Texts  # what was fed in, or what the model wrote
+    queries: Texts
+    keys: Texts
+    weights: tuple[Numbers, ...]  # queries, keys
+    condition: str = ""
+    expected: Texts = ()
+    roles: Texts = ()
+    kind: Literal["pattern"] = "pattern"
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """Activations of a site in their first two principal components, with the label of each point."""
+
+    __pydantic_config__ = CLOSED
+
+    condition: str
+    site: str
+    label: str
+    tokens: str
+    variance: tuple[float, float]  # the share of each component
+    centres: dict[str, tuple[float, float]]  # label -> mean of its points
+    x: Numbers
+    y: Numbers
+    labels: Texts
+    kind: Literal["scatter"] = "scatter"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Many numbers: their mean, the middle 95 % of them, and how many fall into each bin."""
+
+    __pydantic_config__ = CLOSED
+
+    mean: float
+    low: float
+    high: float
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Inner products of what a head copies from a token with the token's own unembedding row and with the others."""
+
+    __pydantic_config__ = CLOSED
+
+    condition: str
+    head: str
+    tokens: int
+    above_null: float  # the share of tokens above 97.5 % of the others
+    edges: Numbers
+    own: Sample
+    others: Sample
+    kind: Literal["histogram"] = "histogram"
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """One answer that the model wrote, beside the right one and the predicted one."""
+
+    __pydantic_config__ = CLOSED
+
+    condition: str
+    prompt: str
+    written: Texts
+    answer: Texts
+    counterfactual: Texts = ()
+    kind: Literal["transcript"] = "transcript"
+
+
+Detail: TypeAlias = Annotated[Pattern | Scatter | Histogram | Transcript, Field(discriminator="kind")]

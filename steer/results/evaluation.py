@@ -1,0 +1,48 @@
+"""Exact match of a checkpoint, overall and by group."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from steer.results.provenance import Json
+
+
+@dataclass(frozen=True)
+class GroupScore:
+    """Exact match on one group of episodes; a group that does not fit into the model has none."""
+
+    group: str
+    episodes: int
+    exact_match: float | None = None
+    interval: tuple[float, float] | None = None
+    slice: str = ""  # the name of the slice, for questions that must be composed
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Answers of one set of episodes: written by the model (exact match), and token by token (the rest)."""
+
+    episodes: int
+    exact_match: float
+    interval: tuple[float, float]
+    token_accuracy: float
+    perplexity: float
+    groups: tuple[GroupScore, ...]
+    decoding: str = "greedy"
+
+    def to_json(self) -> Json:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A checkpoint's accuracy on a split, and on the slices of questions that must be composed."""
+
+    checkpoint: str
+    split: str
+    strict: tuple[GroupScore, ...]
+    accuracy: Accuracy
+
+    def to_json(self) -> Json:
+        strict = [asdict(score) for score in self.strict]
+        return {"checkpoint": self.checkpoint, "split": self.split, "strict": strict, **self.accuracy.to_json()}

@@ -1,0 +1,149 @@
+"""What a circuit was found by, and how far it can be trusted: the evidence of a `circuit.yaml`.
+
+Shares are of the clean model's exact match, unless a field says otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from steer.base.yaml import Strict
+
+
+class Estimate(Strict):
+    """A number with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Kept(Estimate):
+    """A share of the accuracy: of all questions, and of each group of them."""
+
+    groups: Annotated[dict[str, Estimate], Field(default_factory=dict)]
+
+
+class Spread(Strict):
+    """Several shares, such as those of random sets of heads."""
+
+    mean: float
+    min: float
+    max: float
+
+
+class GroupedSpread(Spread):
+    groups: Annotated[dict[str, Spread], Field(default_factory=dict)]
+
+
+class SearchSettings(Strict):
+    """How a search is made. A search with the same settings on the same weights is not repeated."""
+
+    episodes: int
+    threshold: float
+
+
+class HeadSet(Strict):
+    """Heads kept alone, all others ablated."""
+
+    heads: int
+    faithfulness: Kept
+
+
+class Completeness(Strict):
+    """The circuit and the whole model without the same small sets of heads: how far apart are they?"""
+
+    subsets: int
+    mean_gap: float
+    max_gap: float
+    model_keeps: float
+
+
+class KeptAttention(Strict):
+    """An output head's attention accuracy in the whole model, and in the circuit alone."""
+
+    head: str
+    clean: Estimate
+    circuit: Estimate
+
+
+class SmallestSet(HeadSet):
+    """The smallest set of heads that does the task by itself."""
+
+    clean: Annotated[Estimate, Field(description="exact match of the whole model")]
+    random_circuits: GroupedSpread
+    everything_ablated: Estimate
+    model_without_circuit: Estimate
+    model_without_random: Spread
+    completeness: Completeness | None = None
+    minimality: Annotated[dict[str, float], Field(description="head -> what is lost without it", default_factory=dict)]
+    output_attention: KeptAttention | None = None
+
+
+class Ablation(Strict):
+    """A number in the whole model, and with some heads ablated."""
+
+    clean: Estimate
+    ablated: Estimate
+
+
+class Choice(Strict):
+    """How often the right argument's colour is said, and the other's: clean, and without some heads."""
+
+    without: tuple[str, ...]
+    right: Ablation
+    other_argument: Ablation
+
+
+class GradientAgreement(Strict):
+    """Rank correlation of gradient scores with exact effects, over the paths of a circuit."""
+
+    paths: int
+    eap: float | None
+    eap_ig: float | None
+    approximation: str = "linear after the port; exact effects are measured by running each path"
+
+
+class Interchange(Strict):
+    """Answers that follow when one variable is taken from a counterpart at some sites."""
+
+    variable: str
+    sites: str
+    heads: tuple[str, ...]
+    accuracy: Annotated[Estimate, Field(description="answers as predicted")]
+    null: Annotated[float | None, Field(description="the same at as many other heads; none: too few of them")] = None
+    without: Annotated[Estimate, Field(description="the same with nothing changed")]
+    ceiling: Annotated[Estimate, Field(description="the model's own answers to the counterpart")]
+    examples: int
+
+
+class Check(Strict):
+    """The circuit on other examples than it was searched on."""
+
+    judged_on: str
+    traced_heads: HeadSet
+    smallest_circuit: SmallestSet
+    model_without: Annotated[dict[str, Kept], Field(description="MLP -> what the whole model keeps without it")]
+    choice: Choice
+    gradients: GradientAgreement | None = None
+    interchange: tuple[Interchange, ...] = ()
+
+
+class Evidence(Strict):
+    """How the circuit was searched, what else was seen on the way, and the check."""
+
+    settings: SearchSettings | None = None
+    steer: str
+    searched_on: str
+    traced_from: tuple[str, ...]
+    read_by: Literal["attention", "writing"]
+    ablation: str
+    threshold: float
+    scale: str
+    majority: float
+    logit_shares: Annotated[dict[str, Estimate], Field(default_factory=dict)]
+    look_alikes: Annotated[dict[str, str], Field(description="head -> role that it fits", default_factory=dict)]
+    curve: Annotated[tuple[tuple[int, float], ...], Field(description="heads kept, exact match")] = ()
+    check: Annotated[Check | None, Field(description="none: the task is not done")] = None

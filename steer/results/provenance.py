@@ -1,0 +1,46 @@
+"""Where the numbers of a result come from, so that anybody can get them again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from steer.results.rows import CLOSED
+
+Json: TypeAlias = dict[str, Any]  # as it stands in a file; nothing but the file's reader looks inside
+
+
+@dataclass(frozen=True)
+class Weights:
+    __pydantic_config__ = CLOSED
+
+    name: str
+    sha256: str = ""
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """The question, the weights it was put to, and how the answer was computed."""
+
+    __pydantic_config__ = CLOSED
+
+    name: str
+    checkpoint: Weights
+    examples: int
+    wanted: int  # examples that the recipe asks for; there may be fewer that fit
+    kind: str = ""
+    description: str = ""
+    figures: tuple[str, ...] = ()
+    shown: str = ""  # the condition that a picture puts beside the unchanged one
+    hash: str = ""
+    recipe: Json = field(default_factory=dict)  # as it was run
+    changes: tuple[str, ...] = ()  # `key=value` arguments
+    edited: dict[str, tuple[str, ...]] = field(default_factory=dict)  # condition -> sites
+    ablation: str = ""  # what stands in for an ablated value; empty if nothing is ablated
+    layer_norm: str = ""
+    intervals: str = ""
+    forwards: int = 0
+    device: str = ""
+    dtype: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+    seconds: float = 0.0

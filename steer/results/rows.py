@@ -1,0 +1,82 @@
+"""Rows: one number with its 95 % interval, and what it is of.
+
+Every experiment gives rows, and tables, figures and verdicts are made from them alone. A row is found by its fields,
+never by the wording of a name: `unit` says how its number is to be read, `end` whether its condition is an end of a
+sweep's scale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from pydantic import ConfigDict
+
+Decoding: TypeAlias = Literal["forced", "greedy"]
+Unit: TypeAlias = Literal["share", "logit", "r2", "product"]
+# An end of a sweep's scale. "unchanged" is a chain's own: its ports rebuilt, nothing ablated before the first link.
+End: TypeAlias = Literal["", "nothing", "unchanged", "everything"]
+CLOSED = ConfigDict(extra="forbid", allow_inf_nan=False)  # how results are read back: no other keys, no NaN
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What the rows of one measure in one condition have in common."""
+
+    condition: str = ""
+    measure: str = ""
+    of: str = ""  # head, site or component
+    against: str = "answer"
+    decoding: Decoding = "forced"
+    group: str = ""  # a part of what is counted, such as one token of the answer
+    unit: Unit = "share"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A number and its interval. `position`: a step of the answer, from 1; None: all of them."""
+
+    __pydantic_config__ = CLOSED
+
+    condition: str
+    measure: str
+    value: float
+    low: float
+    high: float
+    counted: int
+    examples: int
+    of: str = ""
+    against: str = "answer"
+    decoding: Decoding = "forced"
+    group: str = ""
+    position: int | None = None
+    unit: Unit = "share"
+    end: End = ""
+    chance: float | None = None  # what shuffled labels reach
+    tokens: str = ""  # the tokens whose activations R² is of
+    warning: str = ""
+
+    def meets(self, other: Row) -> bool:
+        """Do the two intervals have a number in common?"""
+        return self.low <= other.high and other.low <= self.high
+
+    @property
+    def above_chance(self) -> bool:
+        """Does the whole interval lie above chance?"""
+        return self.low > (self.chance or 0.0)
+
+
+def overall(rows: Iterable[Row]) -> list[Row]:
+    """The rows over all positions."""
+    return [row for row in rows if row.position is None]
+
+
+def select(rows: Iterable[Row], **fields: object) -> list[Row]:
+    """The rows with these fields: `select(rows, condition="clean", of="dec-cross-1.4")`."""
+    return [row for row in rows if all(getattr(row, name) == value for name, value in fields.items())]
+
+
+def find(rows: Iterable[Row], position: int | None = None, **fields: object) -> Row | None:
+    """The first row with these fields, over all positions unless one is given; None if there is none."""
+    return next(iter(select(rows, position=position, **fields)), None)

@@ -1,0 +1,59 @@
+"""A result's tensors on disk, read one by one when they are asked for: torch is imported no earlier."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from steer.base.errors import SteerError
+from steer.base.files import write_atomically
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+TENSORS = "tensors.safetensors"
+
+
+class StoredTensors(Mapping[str, "Tensor"]):
+    """The tensors of a file by name."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        from safetensors import SafetensorError, safe_open
+
+        try:
+            with safe_open(self.path, framework="numpy") as file:
+                return tuple(file.keys())
+        except (SafetensorError, OSError) as error:
+            raise SteerError(f"{self.path}: cannot be read ({error})") from error
+
+    def __getitem__(self, name: str) -> Tensor:
+        from safetensors import safe_open
+
+        if name not in self.names:
+            raise KeyError(name)
+        with safe_open(self.path, framework="pt") as file:
+            return file.get_tensor(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+def write_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Write them, unless they were read from this very file; without any, no file is left."""
+    if isinstance(tensors, StoredTensors) and tensors.path.resolve() == path.resolve():
+        return
+    if not tensors:
+        path.unlink(missing_ok=True)
+        return
+    from safetensors.torch import save
+
+    write_atomically(path, save({name: tensor.contiguous() for name, tensor in tensors.items()}))
