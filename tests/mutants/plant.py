@@ -31,8 +31,15 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 ENOUGH = 0.95  # of the planted bugs must be noticed
 PATIENCE = 1_800  # seconds for one bug; a suite that hangs has noticed it
-LEFT_BEHIND = shutil.ignore_patterns(".*", "__pycache__", "results", "runs", "build", "dist")
+LEFT_BEHIND = shutil.ignore_patterns(".*", "__pycache__")
+LEFT_AT_THE_TOP = ("results", "runs", "build", "dist")  # `steer/results` is code
 PYTEST = (sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider")
+
+
+def left_behind(root: Path, at: str, names: list[str]) -> set[str]:
+    """What is not copied of a folder."""
+    found = LEFT_BEHIND(at, names)
+    return found | {*LEFT_AT_THE_TOP} if Path(at) == root else found
 
 
 @dataclass(frozen=True)
@@ -86,7 +93,7 @@ class Field:
 
     def __init__(self, root: Path, folder: Path) -> None:
         self.root, self.writings = folder, 0
-        shutil.copytree(root, folder, ignore=LEFT_BEHIND)
+        shutil.copytree(root, folder, ignore=lambda at, names: left_behind(root, at, names))
 
     def write(self, path: Path, text: str) -> None:
         """Bytecode is told from its source by size and second: every writing gets a second of its own."""
