@@ -88,7 +88,7 @@ def test_a_head_matters_as_much_as_its_strongest_path(turn: int):
         for name, size in sizes
     ]
     members = [
-        Member(node=f"enc-self-0.{n}", role="question-broadcast", score=about(score))
+        Member(node=f"enc-self-0.{n}", block="enc-self-0", role="question-broadcast", score=about(score))
         for n, score in enumerate((0.6, 0.9))
     ]
     assert heads_in_role(members, edges, {}) == {"question-broadcast": ("enc-self-0.0", "enc-self-0.1")}
@@ -103,7 +103,7 @@ def test_the_heads_on_traced_paths_are_their_sources_and_where_they_lead(made, p
     assert told.faithfulness.value == 1.0
 
 
-def test_other_heads_are_drawn_anew_for_every_null(monkeypatch: pytest.MonkeyPatch):
+def test_other_heads_are_drawn_again_for_every_null(monkeypatch: pytest.MonkeyPatch):
     drawn: dict[str, set[tuple[str, ...]]] = {}
     measure = Lab.measure
 
@@ -122,7 +122,7 @@ def test_other_heads_are_drawn_anew_for_every_null(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("same", [True, False])
 def test_a_forced_search_says_when_recipes_go_by_other_roles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same):
-    """A shipped checkpoint keeps the circuit that it came with, whatever is found anew."""
+    """A shipped checkpoint keeps the circuit that it came with, whatever a new search finds."""
     shipped = load_checkpoint("seed1").circuit
     other = shipped.model_copy(update={"roles": {"output": ("dec-cross-0.0",)}})
 

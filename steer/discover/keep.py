@@ -46,9 +46,6 @@ def find_circuit(
         splits = make_splits(loaded.record.data_seed)
         bare = Checkpoint(loaded.model, loaded.record, loaded.name)  # search without the stored circuit
         circuit = discover(bare, splits["validation"], splits["test"], settings.episodes, settings.threshold, tell)
-        assert circuit.evidence is not None
-        evidence = circuit.evidence.model_copy(update={"settings": settings})
-        circuit = circuit.model_copy(update={"evidence": evidence})
     write_circuit(circuit, folder)
     _, undrawn = attempt(lambda: draw_all(circuit, folder), "circuit") if circuit.members else (None, "")
     home = locate(name)

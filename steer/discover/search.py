@@ -20,7 +20,7 @@ from steer.discover.trace import THRESHOLD, trace
 from steer.discover.writers import chosen, logit_shares, writing_heads
 from steer.models.checkpoint import Checkpoint
 from steer.results.circuit import Circuit, Described, Edge, Member
-from steer.results.evidence import Check, Evidence, HeadSet, Kept, KeptAttention
+from steer.results.evidence import Check, Evidence, HeadSet, Kept, KeptAttention, SearchSettings
 from steer.tasks.compositional.episode import Episode
 
 EPISODES = 250  # of each kind
@@ -79,6 +79,7 @@ def discover(
         edges=tuple(edges),
         groups=tuple(group for found in traces for group in found.groups),
         evidence=Evidence(
+            settings=SearchSettings(episodes=count, threshold=threshold),
             steer=__version__,
             searched_on=f"{len(lab.episodes)} episodes; roles and paths on {len(choosing.episodes)} that choose",
             traced_from=tuple(map(str, writers)),
