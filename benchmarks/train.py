@@ -19,13 +19,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from steer.base.dice import Dice
 from steer.models.batch import Batch, collate
 from steer.models.plain.config import ModelConfig
 from steer.models.plain.transformer import sinusoids
 from steer.models.training.batches import epoch_batches
 from steer.models.training.loop import Trainer
 from steer.models.training.protocol import Optimiser, Protocol
-from steer.tasks.compositional.grammar import Dice
 from steer.tasks.compositional.splits import make_splits
 from steer.tasks.compositional.vocabulary import PAD_ID
 

@@ -17,11 +17,12 @@ import math
 import torch
 from torch import Tensor
 
+from steer.base.dice import Dice
 from steer.models.checkpoint import Checkpoint, Record
 from steer.models.plain.config import ModelConfig
 from steer.models.plain.transformer import Transformer
 from steer.tasks.compositional.episode import Episode
-from steer.tasks.compositional.grammar import Dice, Grammar, draw
+from steer.tasks.compositional.grammar import Grammar, draw
 from steer.tasks.compositional.vocabulary import BAR, COLOUR_IDS, EOS_ID, ID, TOKENS
 
 D = 64

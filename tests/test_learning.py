@@ -11,6 +11,7 @@ import torch
 from conftest import TINY
 
 from steer.base.errors import CheckpointError
+from steer.base.dice import Dice
 from steer.models.batch import Batch
 from steer.models.checkpoint import load_checkpoint
 from steer.models.decoding import answers
@@ -19,7 +20,7 @@ from steer.models.plain.transformer import Transformer
 from steer.models.training.batches import epoch_batches, visit
 from steer.models.training.loop import Event, Trainer
 from steer.models.training.protocol import Optimiser, Protocol, Stage
-from steer.tasks.compositional.grammar import Dice, Grammar
+from steer.tasks.compositional.grammar import Grammar
 from steer.tasks.compositional.splits import make_splits
 from steer.tasks.compositional.vocabulary import COLOUR_IDS, PAD_ID
 

@@ -7,10 +7,11 @@ from itertools import permutations
 import numpy as np
 import pytest
 
+from steer.base.dice import Dice
 from steer.experiments.accuracy import NEW, accuracy
 from steer.models.checkpoint import load_checkpoint
 from steer.tasks.compositional.episode import Episode
-from steer.tasks.compositional.grammar import Dice, relabel
+from steer.tasks.compositional.grammar import relabel
 from steer.tasks.compositional.renaming import canonical
 from steer.tasks.compositional.splits import make_splits
 from steer.tasks.compositional.vocabulary import COLOURS, SYMBOLS

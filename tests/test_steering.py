@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from steer.anatomy.names import Node, Shape, Site
+from steer.base.dice import Dice
 from steer.base.errors import SteerError
 from steer.experiments.api import build_recipe
 from steer.experiments.one import run_experiment
@@ -18,7 +19,6 @@ from steer.plan.plan import Counterpart, Put
 from steer.recipe.lower import LoweringError, lower
 from steer.recipe.steered import others
 from steer.tasks.compositional.counterparts import VARIABLES, counterpart
-from steer.tasks.compositional.grammar import Dice
 from steer.tasks.compositional.program import solve
 from steer.tasks.compositional.selection import counterparts, select
 from steer.tasks.compositional.splits import make_splits

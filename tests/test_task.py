@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from steer.base.dice import Dice
 from steer.base.errors import PromptError
 from steer.tasks.compositional.counterparts import VARIABLES, counterpart
 from steer.tasks.compositional.episode import Call, Episode
-from steer.tasks.compositional.grammar import PAPER, Dice, Grammar, draw, relabel
+from steer.tasks.compositional.grammar import PAPER, Grammar, draw, relabel
 from steer.tasks.compositional.program import functions, solve
 from steer.tasks.compositional.roles import output, rhs_scanner
 from steer.tasks.compositional.slices import held_out, make_slices

@@ -13,13 +13,14 @@ from conftest import TINY
 from hypothesis import given
 from hypothesis import strategies as st
 
+from steer.base.dice import Dice
 from steer.base.errors import CheckpointError
 from steer.models.checkpoint import load_checkpoint
 from steer.models.training.batches import ask, epoch_batches, unseen_calls, visit, write
 from steer.models.training.loop import LOG, STATE, Event, Trainer, learning_rate, mlps, noisy
 from steer.models.training.protocol import Protocol, Questions, Stage, Writing
 from steer.tasks.compositional.episode import Episode
-from steer.tasks.compositional.grammar import Dice, Grammar, draw, relabel
+from steer.tasks.compositional.grammar import Grammar, draw, relabel
 from steer.tasks.compositional.program import solve
 from steer.tasks.compositional.slices import make_slices
 from steer.tasks.compositional.splits import Splits, conjunction, make_splits

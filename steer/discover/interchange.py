@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from steer.anatomy.names import Role, Shape, Site
+from steer.base.dice import Dice
 from steer.discover.lab import LOGITS, Lab
 from steer.engine.engine import Part
 from steer.models.batch import collate
@@ -25,7 +26,6 @@ from steer.recipe.steered import others
 from steer.results.evidence import Interchange
 from steer.tasks.compositional.counterparts import Variable
 from steer.tasks.compositional.episode import Episode
-from steer.tasks.compositional.grammar import Dice
 from steer.tasks.compositional.selection import counterparts
 
 DRAWS = 5  # sets of other heads, for the null

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from steer.anatomy.names import Node, Shape, Site
 from steer.anatomy.resolve import Key
+from steer.base.dice import Dice
 from steer.plan.plan import Counterpart, Edit, Put, Rebuild, Run, Swapped, make_run
 from steer.recipe.lowering import Lowering
 from steer.recipe.schema import Steer
-from steer.tasks.compositional.grammar import Dice
 
 BEFORE, CONTROL, CEILING = "before", "control", "ceiling"
 ARGUMENTS = (1, 3)  # places of a question's two arguments

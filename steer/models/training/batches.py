@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import permutations
 
+from steer.base.dice import Dice
 from steer.models.batch import Batch, Shown, collate
 from steer.models.training.protocol import Questions, Stage, Writing
 from steer.tasks.compositional.episode import Call, Demonstration, Episode, Item, Primitive
-from steer.tasks.compositional.grammar import Dice, draw, relabel
+from steer.tasks.compositional.grammar import draw, relabel
 from steer.tasks.compositional.program import functions, solve, understand
 from steer.tasks.compositional.splits import Splits, draw_outside
 from steer.tasks.compositional.vocabulary import BAR, EOS, EQUALS, SOS

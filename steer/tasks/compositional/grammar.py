@@ -1,53 +1,21 @@
 """Episodes drawn at random.
 
-A `Grammar` states the ranges; `draw` makes one episode from it. All randomness goes through `Dice`, which uses
-only `random.Random.random`: the one method whose stream Python promises to keep, so that a seed gives the same
-bytes on every machine and version.
+A `Grammar` states the ranges; `draw` makes one episode from it. All randomness goes through `Dice`.
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations, product
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
 from pydantic import ConfigDict
 
+from steer.base.dice import Dice, Range
 from steer.tasks.compositional.episode import Call, Demonstration, Episode, Function, Item, Primitive
 from steer.tasks.compositional.program import is_determined
 from steer.tasks.compositional.vocabulary import COLOURS, SYMBOLS
-
-T = TypeVar("T")
-Range = tuple[int, int]
-
-
-class Dice:
-    """Seeded choices with a stream that never changes."""
-
-    def __init__(self, *seed: int | str) -> None:
-        self._random = random.Random(":".join(map(str, seed))).random
-
-    def below(self, bound: int) -> int:
-        return int(self._random() * bound)
-
-    def between(self, ends: Range) -> int:
-        return ends[0] + self.below(ends[1] - ends[0] + 1)
-
-    def choice(self, things: Sequence[T]) -> T:
-        return things[self.below(len(things))]
-
-    def sample(self, things: Sequence[T], count: int) -> list[T]:
-        """`count` different things in random order (a Fisher-Yates shuffle cut short)."""
-        pool = list(things)
-        for place in range(count):
-            other = place + self.below(len(pool) - place)
-            pool[place], pool[other] = pool[other], pool[place]
-        return pool[:count]
-
-    def shuffled(self, things: Sequence[T]) -> list[T]:
-        return self.sample(things, len(things))
 
 
 @dataclass(frozen=True)
@@ -60,7 +28,7 @@ class Grammar:
     arities: tuple[int, ...] = (1, 2)
     length: Range = (1, 5)
     listed: Range = (1, 1)  # primitives that the question lists when the episode has no functions (a curriculum)
-    disjoint: bool = False  # ask about arguments that the function's demonstrations do not show, where there are (same)
+    disjoint: bool = False  # ask about arguments that the function's demonstrations do not show, where possible
     repeats: bool = False  # a call may take the same argument twice: `A S A`
     independent: bool = False  # what is shown and what is asked are drawn apart: the question may stand in the support
     templates: tuple[str, ...] = ()  # the functions themselves, by argument number: "21211"; random if none are given

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from steer.base.dice import Dice
 from steer.base.errors import SteerError
 from steer.recipe.schema import Episodes, PositionSwap, Recipe, Steer
 from steer.tasks.compositional.counterparts import Variable, counterpart
 from steer.tasks.compositional.episode import Episode
-from steer.tasks.compositional.grammar import Dice
 from steer.tasks.compositional.program import solve
 from steer.tasks.compositional.slices import function_count, make_slices, repeats_argument, shares_argument
 from steer.tasks.compositional.splits import make_splits

@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+from steer.base.dice import Dice
 from steer.tasks.compositional.episode import Episode
-from steer.tasks.compositional.grammar import Dice, Grammar, draw
+from steer.tasks.compositional.grammar import Grammar, draw
 from steer.tasks.compositional.splits import Conjunction, conjunction, draw_outside, make_splits
 
 COUNT = 400  # episodes of each slice

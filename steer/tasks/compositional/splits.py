@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
+from steer.base.dice import Dice
 from steer.tasks.compositional.episode import Episode, Function, Primitive
-from steer.tasks.compositional.grammar import PAPER, Dice, Grammar, draw
+from steer.tasks.compositional.grammar import PAPER, Grammar, draw
 from steer.tasks.compositional.program import functions, primitives
 
 SplitName: TypeAlias = Literal["train", "validation", "test"]
