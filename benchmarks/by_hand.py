@@ -15,8 +15,9 @@ from steer.measures.attention import attention_accuracy
 from steer.models.batch import collate
 from steer.models.checkpoint import Checkpoint
 from steer.models.plain.transformer import Attention, Transformer
+from steer.models.vocabulary import PAD, Vocabulary
 from steer.tasks.compositional.episode import Episode
-from steer.tasks.compositional.vocabulary import PAD_ID
+from steer.tasks.compositional.vocabulary import TOKENS
 
 HEADS, D_HEAD = 8, 16
 OUTPUT_HEAD, PAIRING_HEAD = 5, 1
@@ -89,7 +90,7 @@ def pyvene_forward(model, prompt, output, edits, reads):  # type: ignore[no-unty
 def batches(episodes: Sequence[Episode]) -> list[tuple[Tensor, Tensor, Tensor]]:
     found = []
     for start in range(0, len(episodes), BATCH):
-        tokens = collate(episodes[start : start + BATCH])
+        tokens = collate(episodes[start : start + BATCH], Vocabulary(TOKENS))
         found.append(tuple(torch.from_numpy(a) for a in (tokens.prompt, tokens.output, tokens.target)))
     return found  # type: ignore[return-value]
 
@@ -101,9 +102,9 @@ def masked_means(forward: Forward, model: Transformer, data, names: Sequence[str
     for prompt, output, _ in data:
         found = forward(model, prompt, output, {}, names)
         for stack, ids in (("enc", prompt), ("dec", output)):
-            counts[stack][: ids.shape[1]] += (ids != PAD_ID).sum(0)
+            counts[stack][: ids.shape[1]] += (ids != PAD).sum(0)
         for name in names:
-            value, real = found[name], (prompt if name.startswith("enc") else output) != PAD_ID
+            value, real = found[name], (prompt if name.startswith("enc") else output) != PAD
             masked = value * real.reshape(*real.shape, *[1] * (value.ndim - 2))
             sums.setdefault(name, torch.zeros(64, *value.shape[2:]))[: value.shape[1]] += masked.sum(0)
     return {
@@ -222,6 +223,6 @@ def full_sweep(forward: Forward, checkpoint: Checkpoint, episodes: Sequence[Epis
         for prompt, output, target in data:
             size = (prompt if hook.startswith("enc") else output).shape[1]
             logits = forward(model, prompt, output, {hook: put(head, means[hook][:size, head])}, ["logits"])["logits"]
-            right += int(((logits.argmax(-1) == target) | (target == PAD_ID)).all(-1).sum())
+            right += int(((logits.argmax(-1) == target) | (target == PAD)).all(-1).sum())
         numbers.append(right / len(episodes))
     return numbers

@@ -101,15 +101,14 @@ def steer_full(checkpoint: Checkpoint, count: int) -> Numbers:
     session = Session(engine, make_plan(shape, [LOGITS], runs), engine.parts(chosen), Ablation())
     right = dict.fromkeys(ALL_HEADS, 0.0)
     for part, condition, values in session.results():
-        target = torch.from_numpy(collate([chosen[row] for row in part.rows]).target)
-        right[condition] += float(exact_match(values["logits"], target)[0].sum())
+        target = torch.from_numpy(collate([chosen[row] for row in part.rows], checkpoint.vocabulary).target)
+        right[condition] += float(exact_match(values["logits"], target, checkpoint.vocabulary.pad)[0].sum())
     return [hits / count for hits in right.values()]
 
 
 def chosen_episodes(count: int) -> list[Episode]:
     """The episodes that a recipe with this count means."""
-    from steer.recipe.schema import Episodes
-    from steer.tasks.compositional.selection import select
+    from steer.tasks.compositional.selection import Episodes, select
 
     return select(Episodes(split="train", count=count), 0)
 

@@ -23,11 +23,12 @@ from steer.base.dice import Dice
 from steer.models.batch import Batch, collate
 from steer.models.plain.config import ModelConfig
 from steer.models.plain.transformer import sinusoids
-from steer.models.training.batches import epoch_batches
 from steer.models.training.loop import Trainer
 from steer.models.training.protocol import Optimiser, Protocol
+from steer.models.vocabulary import PAD, Vocabulary
+from steer.tasks import TASKS
 from steer.tasks.compositional.splits import make_splits
-from steer.tasks.compositional.vocabulary import PAD_ID
+from steer.tasks.compositional.vocabulary import TOKENS
 
 
 class Reference(nn.Module):
@@ -51,7 +52,7 @@ class Reference(nn.Module):
         source = self.dropout(self.source(prompt) + self.positions[: prompt.shape[1]])
         target = self.dropout(self.target(output) + self.positions[: output.shape[1]])
         future = torch.ones(output.shape[1], output.shape[1], dtype=torch.bool).triu(1)
-        padding = prompt == PAD_ID
+        padding = prompt == PAD
         hidden = self.transformer(
             source, target, tgt_mask=future, src_key_padding_mask=padding, memory_key_padding_mask=padding
         )
@@ -66,7 +67,7 @@ def reference_step(protocol: Protocol) -> Callable[[Batch], None]:
     def step(batch: Batch) -> None:
         prompt, output, target = map(torch.from_numpy, (batch.prompt, batch.output, batch.target))
         logits = model(prompt, output)
-        loss = F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=PAD_ID)
+        loss = F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=PAD)
         optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
@@ -77,12 +78,13 @@ def reference_step(protocol: Protocol) -> Callable[[Batch], None]:
 def reference_batches(size: int = 25) -> Iterator[Batch]:
     episodes = Dice(0, "reference").shuffled(make_splits().train)
     while True:
-        yield from (collate(episodes[i : i + size]) for i in range(0, len(episodes), size))
+        yield from (collate(episodes[i : i + size], Vocabulary(TOKENS)) for i in range(0, len(episodes), size))
 
 
 def steer_batches(protocol: Protocol) -> Iterator[Batch]:
     for epoch in range(1_000):
-        yield from epoch_batches(protocol.stages[0], make_splits(), 0, epoch)
+        drawn = TASKS[protocol.task].epoch(protocol.stages[0], 0, 0, epoch)
+        yield from (collate(examples, Vocabulary(TOKENS)) for examples in drawn)
 
 
 def examples_per_second(step: Callable[[Batch], object], batches: Iterator[Batch], steps: int) -> float:

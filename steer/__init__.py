@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from steer.models.checkpoint import load_checkpoint
     from steer.recipe.load import load_recipe
     from steer.results.files import read_result
-    from steer.tasks.compositional.program import solve
+    from steer.tasks import solve
 
 _HOMES = {
     "build_recipe": "steer.experiments.api",
@@ -29,7 +29,7 @@ _HOMES = {
     "load_recipe": "steer.recipe.load",
     "load_checkpoint": "steer.models.checkpoint",
     "read_result": "steer.results.result",
-    "solve": "steer.tasks.compositional.program",
+    "solve": "steer.tasks",
 }
 
 __all__ = [

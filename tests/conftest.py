@@ -17,6 +17,7 @@ import pytest
 import torch
 from hypothesis import settings
 from rig import disturb, make_engine
+from tokens import Protocol, Stage
 from typer.testing import CliRunner, Result
 
 from steer.base.shipped import CHECKPOINTS, DEFAULT, RECORD
@@ -24,7 +25,6 @@ from steer.commands import app
 from steer.engine.engine import Engine
 from steer.models.plain.config import ModelConfig
 from steer.models.plain.transformer import Transformer, initialise
-from steer.models.training.protocol import Protocol, Stage
 from steer.results.circuit import Circuit, Described, write_circuit
 from steer.tasks.compositional.grammar import Grammar
 

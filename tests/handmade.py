@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 
 import torch
+from tokens import COLOUR_IDS, EOS_ID, ID
 from torch import Tensor
 
 from steer.base.dice import Dice
@@ -23,7 +24,7 @@ from steer.models.plain.config import ModelConfig
 from steer.models.plain.transformer import Transformer
 from steer.tasks.compositional.episode import Episode
 from steer.tasks.compositional.grammar import Grammar, draw
-from steer.tasks.compositional.vocabulary import BAR, COLOUR_IDS, EOS_ID, ID, TOKENS
+from steer.tasks.compositional.vocabulary import BAR, TOKENS
 
 D = 64
 FREQUENCIES = [math.exp(-2 * n / D * math.log(1e4)) for n in range(4)]  # features 2n (sine) and 2n + 1 (cosine)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import defaultdict
 
 import torch
+from tokens import COLOUR_IDS
 from torch import Tensor
 
 from steer.models.plain.transformer import Transformer
 from steer.plan.plan import Plan, Rebuild, Run
-from steer.tasks.compositional.vocabulary import COLOUR_IDS
 
 HEADS = {"enc-self": "self_attn", "dec-self": "self_attn", "dec-cross": "cross_attn"}
 

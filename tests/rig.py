@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from tokens import ROLES
 
 from steer.anatomy.names import Node, Shape, Site
 from steer.engine.engine import Engine, Session
@@ -11,7 +12,7 @@ from steer.models.plain.transformer import Transformer
 from steer.recipe.schema import Ablation
 from steer.tasks.compositional.splits import make_splits
 
-SHAPE = Shape(2, 2, 8)
+SHAPE = Shape(2, 2, 8, role_words=ROLES)
 EPISODES = make_splits(0).test[:10]
 TWO_ARGUMENTS = [e for e in make_splits(0).test if len(e.question.arguments) == 2][:8]
 LOGITS = Site(Node("logits"))

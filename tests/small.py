@@ -13,7 +13,7 @@ from by_hand_net import Net, ids
 from torch import Tensor
 
 import steer.tasks.compositional.selection
-import steer.tasks.compositional.splits
+import steer.tasks.compositional.task
 from steer.engine.engine import Engine, Part, Session
 from steer.experiments.api import build_recipe, run
 from steer.models.checkpoint import Checkpoint, Record
@@ -83,7 +83,7 @@ def ask(checkpoint: Checkpoint, shown: Sequence[Episode], train: Sequence[Episod
     whole = Engine.parts
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(steer.tasks.compositional.selection, "make_splits", lambda seed: {DATA_SEED: splits}[seed])
-        patch.setattr(steer.tasks.compositional.splits, "make_splits", lambda seed: {DATA_SEED: splits}[seed])
+        patch.setattr(steer.tasks.compositional.task, "make_splits", lambda seed: {DATA_SEED: splits}[seed])
         patch.setattr(Engine, "parts", lambda self, some, batch=BATCH: whole(self, some, batch))
         return run(build_recipe(**({"episodes": {"count": 100}} | keys)), checkpoint)
 

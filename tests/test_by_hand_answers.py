@@ -18,13 +18,14 @@ from by_hand import (
     unchanged,
 )  # fmt: skip
 from small import MIXED, TWO, listen, net_of, talker, trials, values
+from tokens import answers, score_all
 
 from steer.experiments.accuracy import accuracy, strict
-from steer.models.decoding import answers, score_all
 from steer.results.evaluation import GroupScore
 from steer.tasks.compositional.slices import SLICES, make_slices
 from steer.tasks.compositional.splits import make_splits
 from steer.tasks.compositional.vocabulary import COLOURS, TOKENS
+from steer.tasks.task import Slice
 
 MODEL = talker()
 NET = net_of(MODEL)
@@ -143,11 +144,12 @@ def test_evaluation_counts_the_same():
         likelihood.append(float(sum(line[TOKENS.index(token)] for line, token in lines)))
     assert scores.log_likelihood.tolist() == pytest.approx(likelihood, abs=1e-10)
     slices = {"repeated": GRADED[::2], "disjoint-4": GRADED[1::2], "long": make_slices(0)["long"][:2]}
-    rows = {score.slice: score for score in strict(MODEL.model, slices)}
+    parts = {name: Slice(SLICES[name].words, part) for name, part in slices.items()}
+    rows = {score.slice: score for score in strict(MODEL, parts)}
     assert rows["repeated"].exact_match == pytest.approx(sum(exact[::2]) / len(exact[::2]))
     assert rows["disjoint-4"].exact_match == pytest.approx(sum(exact[1::2]) / len(exact[1::2]))
     assert rows["long"] == GroupScore(SLICES["long"].words, 0, slice="long")  # it takes 64 tokens
-    found = accuracy(MODEL.model, GRADED)
+    found = accuracy(MODEL, GRADED)
     assert found.exact_match == pytest.approx(sum(exact) / len(exact))
     tokens = [hit for line in told for hit in line]  # each counts as much as any other, whatever its answer's length
     assert found.token_accuracy == pytest.approx(sum(tokens) / len(tokens))

@@ -7,8 +7,7 @@ import torch
 from by_hand import ablate_only_one, chained, keep_only_one, nothing, unchanged
 from by_hand_net import forward, ids
 from small import MIXED, ask, checkpoint, close, net_of, same, trials
-
-from steer.models.batch import collate
+from tokens import collate
 
 MODEL = checkpoint()
 NET = net_of(MODEL)

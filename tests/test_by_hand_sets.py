@@ -145,7 +145,7 @@ def test_means_over_a_split(over: str):
 def test_a_split_gives_its_first_2000_episodes(monkeypatch: pytest.MonkeyPatch):
     one, other = MIXED[:2]
     given = replace(splits.make_splits(0), validation=(one,) * 2_000 + (other,) * 3)
-    monkeypatch.setattr(splits, "make_splits", lambda seed: given)
+    monkeypatch.setattr("steer.tasks.compositional.task.make_splits", lambda seed: given)
     asked = build_recipe(kind="ablate-set", nodes=SET, measures=LOGITS, ablation={"reference": "validation"})
     parts = reference_parts(asked.recipe, MODEL, Engine(MODEL))
     assert sum(len(part.rows) for part in parts) == 2_000

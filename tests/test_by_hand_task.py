@@ -8,13 +8,12 @@ from dataclasses import replace
 import pytest
 from by_hand_task import answer, colours, examples, exchanged, indices, items, labelled, meaning, mirrored
 
-from steer.recipe.schema import Episodes
 from steer.tasks.compositional import slices, splits
 from steer.tasks.compositional.counterparts import VARIABLES, counterpart
 from steer.tasks.compositional.grammar import Grammar
 from steer.tasks.compositional.labels import labelled_tokens
 from steer.tasks.compositional.program import solve
-from steer.tasks.compositional.selection import select
+from steer.tasks.compositional.selection import Episodes, select
 
 TEST = splits.make_splits(0).test
 CHOOSING = [episode for episode in TEST if len(episode.question.arguments) == 2][:300]
@@ -105,6 +104,8 @@ def test_a_recipe_means_the_episodes_that_fit_in_their_order():
 def test_strict_questions_keep_out_of_what_training_shows(monkeypatch: pytest.MonkeyPatch):
     """By luck they might anyway; here training shows half of what would be drawn."""
     monkeypatch.setattr(slices, "COUNT", 8)
+    monkeypatch.setattr(slices, "make_slice", slices.make_slice.__wrapped__)
+    monkeypatch.setattr(slices, "_known", slices._known.__wrapped__)
     real = splits.make_splits(0)
     drawn = [episode for part in slices.make_slices.__wrapped__(0).values() for episode in part]
     monkeypatch.setattr(slices, "make_splits", lambda seed: replace(real, train=tuple(drawn[::2])))

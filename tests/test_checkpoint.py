@@ -17,6 +17,7 @@ from steer.models.checkpoint import WEIGHTS, Record, load_checkpoint, save_check
 from steer.models.plain.transformer import Transformer, initialise
 from steer.plan.text import shape_of
 from steer.results.circuit import CIRCUIT
+from steer.tasks.compositional.splits import make_splits
 from steer.tasks.compositional.vocabulary import TOKENS
 
 
@@ -102,7 +103,10 @@ def test_a_truncated_file_is_refused(folder: Path, size: int):
         ({"config": {"heds": 2}}, r"config\.heds"),
         ({"config": {"heads": 4, "d_model": 16, "d_head": 8}}, "wrong tensors"),
         ({"vocabulary": [*TOKENS[:-1], "Z"]}, "another vocabulary"),
-        ({"vocabulary": [*TOKENS[:-2], TOKENS[-1], TOKENS[-2]]}, "another vocabulary"),  # the order says what ids mean
+        ({"vocabulary": [*TOKENS, "Z"]}, "vocabulary: 21 tokens"),
+        ({"vocabulary": [*TOKENS, "A"]}, "another vocabulary"),
+        ({"vocabulary": [TOKENS[1], TOKENS[0], *TOKENS[2:]]}, "another vocabulary"),  # they frame a sequence
+        ({"task": "compositionel"}, "did you mean compositional"),
         ({"more": 1}, "more"),
         ({"seed": "x"}, "seed"),
         ({"seed": float("inf")}, "seed"),
@@ -229,3 +233,15 @@ def test_one_number_that_is_not_finite_is_refused(folder: Path, value: float):
     change_tensors(folder, change)
     with pytest.raises(CheckpointError, match=r"unembed\.weight"):
         load_checkpoint(str(folder))
+
+
+def test_the_record_says_which_token_each_id_is(folder: Path):
+    """Two symbols exchanged in the record are two rows of the embedding exchanged: the prompts are encoded by it."""
+    prompt = make_splits(0).test[0].prompt
+    one, two = prompt[:2]
+    exchanged = [{one: two, two: one}.get(token, token) for token in TOKENS]
+    before = load_checkpoint(str(folder)).vocabulary.encode(prompt)
+    edit(folder, vocabulary=exchanged)
+    after = load_checkpoint(str(folder)).vocabulary.encode(prompt)
+    assert after != before
+    assert [exchanged[number] for number in after] == list(prompt)

@@ -8,20 +8,20 @@ import numpy as np
 import pytest
 import torch
 from handmade import checkpoint
+from tokens import ID, ROLES, TASK, collate
 
 from steer.anatomy.names import Node, Site
-from steer.discover.choosing import choices, rivals
+from steer.discover.choosing import choices
 from steer.discover.lab import Lab
 from steer.discover.search import heads_in_role
 from steer.discover.writers import chosen, writing_heads
-from steer.models.batch import collate
 from steer.models.plain.transformer import Transformer
 from steer.results.circuit import Edge, Member
 from steer.results.evidence import Estimate
 from steer.results.tally import Tally
 from steer.tasks.compositional.episode import Episode
+from steer.tasks.compositional.evaluation import rivals
 from steer.tasks.compositional.splits import make_splits
-from steer.tasks.compositional.vocabulary import ID
 
 ONE = replace(Episode.parse("A S | A = red | B = blue | B S = blue blue"), answer=("red", "red"))
 TWO = replace(
@@ -42,8 +42,8 @@ def lab(paper_model: Transformer) -> Lab:
 def test_the_rival_is_the_other_argument():
     assert rivals(TWO) == ("blue", "red", "blue")
     assert rivals(ONE) == ONE.answer
-    assert choices([ONE, TWO]) == [TWO]
-    assert choices([ONE]) == [ONE]
+    assert choices(TASK, [ONE, TWO]) == [TWO]
+    assert choices(TASK, [ONE]) == [ONE]
 
 
 def test_what_is_kept_is_counted_for_each_number_of_arguments(lab: Lab):
@@ -96,7 +96,7 @@ def test_a_head_writes_the_choice_as_its_own_algebra_says(lab: Lab):
 def test_what_is_said_is_the_likeliest_token(lab: Lab):
     told = chosen(lab, [Node("dec-cross", 1, 2)])
     right, other, steps = 0, 0, 0
-    for episode in choices(lab.episodes):
+    for episode in choices(TASK, lab.episodes):
         batch = collate([episode])
         said = lab.model(torch.from_numpy(batch.prompt), torch.from_numpy(batch.output))[0].argmax(-1).tolist()
         for token, good, bad in zip(said, episode.answer, rivals(episode), strict=False):
@@ -121,6 +121,6 @@ def test_a_head_that_writes_leads_its_role():
     score = Estimate(value=0.9, low=0.9, high=0.9)
     members = [Member(node=f"dec-cross-0.{n}", block="dec-cross-0", role="rhs-scanner", score=score) for n in range(3)]
     edge = Edge(source="dec-cross-0.1", target="dec-cross-1.0.q", sufficiency=score, necessity=score, measured_at="x")
-    assert heads_in_role(members, [edge], {"dec-cross-0.2": 0.1}) == {
+    assert heads_in_role(ROLES, members, [edge], {"dec-cross-0.2": 0.1}) == {
         "rhs-scanner": ("dec-cross-0.2", "dec-cross-0.1", "dec-cross-0.0")
     }

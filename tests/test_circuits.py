@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from handmade import copier
+from tokens import ROLES
 
-from steer.anatomy.names import ROLES
 from steer.base.shipped import CHECKPOINTS
 from steer.discover.keep import capable
 from steer.discover.table import compare

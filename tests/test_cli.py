@@ -8,13 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from tokens import answers
 
 from steer.base.shipped import checkpoint_names
 from steer.base.version import __version__
 from steer.models.checkpoint import load_checkpoint, save_checkpoint
-from steer.models.decoding import answers
-from steer.recipe.schema import Episodes
-from steer.tasks.compositional.selection import select
+from steer.tasks.compositional.selection import Episodes, select
 from steer.tasks.compositional.splits import make_splits
 
 ROOT = Path(__file__).parents[1]

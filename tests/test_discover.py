@@ -10,6 +10,7 @@ import pytest
 import torch
 from handmade import chain, checkpoint, copier, episodes
 from oracle import hooked_forward
+from tokens import answers, collate
 
 from steer.anatomy.names import Node, Site
 from steer.base.errors import SteerError
@@ -22,9 +23,7 @@ from steer.discover.roles import Score, role_scores
 from steer.discover.search import BestRoles, discover
 from steer.discover.table import describe
 from steer.engine.engine import Engine
-from steer.models.batch import collate
 from steer.models.checkpoint import Checkpoint, load_checkpoint, read_record, save_checkpoint
-from steer.models.decoding import answers
 from steer.models.plain.config import ModelConfig
 from steer.models.plain.transformer import Transformer, initialise
 from steer.plan.plan import Ablated, Rebuild
@@ -153,7 +152,7 @@ def test_gradient_scores_are_the_slope_of_the_likelihood(paper_model: Transforme
 
         def likelihood(step: float, change=change, hook=hook) -> float:
             seen = hooked_forward(model, part.prompt, part.output, {hook: [lambda value: value + step * change]})
-            return float(answer_likelihood(seen["logits"], lab.targets[0]).sum())
+            return float(answer_likelihood(seen["logits"], lab.targets[0], lab.pad).sum())
 
         slope = (likelihood(1e-4) - likelihood(-1e-4)) / 2e-4
         assert -score * len(lab.episodes) == pytest.approx(slope, rel=1e-5, abs=1e-8)
@@ -283,7 +282,7 @@ def test_heads_that_look_but_do_not_write_are_no_output_heads():
     seen, written = Node("dec-cross", 0, 0), Node("dec-cross", 1, 0)
     scores = [Score(head, "output", 0.9, 0.1, Tally(1, 1)) for head in (seen, written)]
     roles = BestRoles([*scores, Score(Node("enc-self", 0, 0), "primitive-pairing", 0.9, 0.1, Tally(1, 1))])
-    roles.keep_outputs([written])
+    roles.keep_outputs([written], "output")
     assert (roles.role(seen), roles.role(written)) == (None, "output")
     assert roles.role(Node("enc-self", 0, 0)) == "primitive-pairing"
 

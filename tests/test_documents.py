@@ -6,12 +6,12 @@ import re
 from pathlib import Path
 
 import pytest
+from tokens import Protocol
 
 from steer.base.errors import ConfigError
 from steer.base.keys import keys_at
 from steer.base.shipped import preset_files
 from steer.base.yaml import MAX_BYTES, check, override, parse, read
-from steer.models.training.protocol import Protocol
 
 GOOD = """\
 model: {heads: 4, position_scale: 2.0}

@@ -6,6 +6,7 @@ import pytest
 import torch
 from oracle import direct_sources, hooked_forward, position_means
 from rig import COMMON, EPISODES, LOGITS, MORE, SHAPE, make_engine, session
+from tokens import PAD_ID, RECIPE
 
 from steer.anatomy.names import INPUT_PORTS, Node, Site
 from steer.base.errors import SteerError
@@ -26,8 +27,7 @@ from steer.plan.plan import (
     writer_path,
 )
 from steer.recipe.lower import lower
-from steer.recipe.schema import RECIPE, Ablation
-from steer.tasks.compositional.vocabulary import PAD_ID
+from steer.recipe.schema import Ablation
 
 
 @torch.no_grad()
@@ -174,7 +174,7 @@ def test_generation_with_an_intervention_equals_teacher_forcing_of_its_own_answe
     written = mine.generate("set ablated", part)
     from dataclasses import replace
 
-    from steer.tasks.compositional.vocabulary import SOS_ID
+    from tokens import SOS_ID
 
     fed = torch.cat([torch.full_like(written[:, :1], SOS_ID), written[:, :-1]], dim=1)
     again = replace(part, output=fed)

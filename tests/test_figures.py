@@ -420,7 +420,9 @@ def test_an_evaluations_points_stand_at_their_groups(caught: dict[str, Figure], 
         "one argument": (60, 0.95, (0.9, 1.0)),
     }
     scores = tuple(GroupScore(name, *numbers) for name, numbers in groups.items())
-    report = Evaluation("mine", "test", (), Accuracy(100, 0.8, (0.7, 0.9), 0.9, 1.1, scores))
+    report = Evaluation(
+        "mine", "test", (), Accuracy(100, 0.8, (0.7, 0.9), 0.9, 1.1, scores), "questions that must be composed"
+    )
     accuracy.draw_accuracy(report, tmp_path)
     (axes,) = caught["accuracy"].axes
     names, spans = ticks(axes.yaxis), whiskers(axes)

@@ -18,6 +18,7 @@ import pytest
 import torch
 from conftest import TINY
 from pydantic import BaseModel
+from tokens import RECIPE
 
 import steer.experiments.one as experiment
 from steer.experiments.many import run_loaded
@@ -25,12 +26,12 @@ from steer.experiments.one import experiment_hash
 from steer.models.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from steer.models.plain.transformer import Transformer, initialise
 from steer.recipe.load import load_recipe
-from steer.recipe.schema import RECIPE, Episodes, Recipe
+from steer.recipe.schema import Recipe
 from steer.results.circuit import Circuit, Described
 from steer.results.files import read_result, saved_result
 from steer.results.provenance import Weights
 from steer.results.result import content_hash
-from steer.tasks.compositional.selection import select
+from steer.tasks.compositional.selection import Episodes, select
 
 SILENT = {"description", "figure", "checkpoint"}  # words, pictures, and a name that is not the weights
 MEASURES = [

@@ -9,22 +9,19 @@ import numpy as np
 import pytest
 import torch
 from conftest import TINY
+from tokens import COLOUR_IDS, MATERIAL, PAD_ID, Protocol, Stage, answers, epoch_batches
 
-from steer.base.errors import CheckpointError
 from steer.base.dice import Dice
+from steer.base.errors import CheckpointError
 from steer.models.batch import Batch
 from steer.models.checkpoint import load_checkpoint
-from steer.models.decoding import answers
 from steer.models.plain.dropout import dropouts
 from steer.models.plain.transformer import Transformer
-from steer.models.training.batches import epoch_batches, visit
 from steer.models.training.loop import Event, Trainer
-from steer.models.training.protocol import Optimiser, Protocol, Stage
+from steer.models.training.protocol import Optimiser
+from steer.tasks.compositional.curriculum import visit
 from steer.tasks.compositional.grammar import Grammar
 from steer.tasks.compositional.splits import make_splits
-from steer.tasks.compositional.vocabulary import COLOUR_IDS, PAD_ID
-
-SPLITS = make_splits(0)
 
 
 def protocol(*stages: Stage, dropout: float = 0.0, **more: object) -> Protocol:
@@ -66,7 +63,7 @@ def seen_by(trainer: Trainer) -> list[tuple[np.ndarray, np.ndarray]]:
 def test_the_log_tells_the_loss_of_the_weights_before_the_step():
     stage = one_batch()
     trainer = Trainer(protocol(stage), seed=3)
-    (batch,) = epoch_batches(stage, SPLITS, 3, 0)
+    (batch,) = epoch_batches(stage, MATERIAL, 3, 0)
     loss, right = loss_by_hand(trainer.model.eval(), batch, batch.output)
     entry = trainer.run_epoch(stage, lambda event: None)
     assert entry["loss"] == pytest.approx(loss, abs=1e-5)
@@ -90,7 +87,7 @@ def test_an_epochs_loss_is_the_mean_of_its_steps():
 def test_noise_is_in_what_the_decoder_reads_and_nowhere_else():
     stage = one_batch(noise=0.8)
     trainer = Trainer(protocol(stage), seed=3)
-    (batch,) = epoch_batches(stage, SPLITS, 3, 0)
+    (batch,) = epoch_batches(stage, MATERIAL, 3, 0)
     before = {name: tensor.clone() for name, tensor in trainer.model.state_dict().items()}
     seen = seen_by(trainer)
     entry = trainer.run_epoch(stage, lambda event: None)
@@ -107,7 +104,7 @@ def test_noise_is_in_what_the_decoder_reads_and_nowhere_else():
 def test_noise_differs_from_step_to_step():
     stage = one_batch(noise=0.5, epochs=2)
     trainer = Trainer(protocol(stage), seed=3)
-    batch = epoch_batches(stage, SPLITS, 3, 0)[0]
+    batch = epoch_batches(stage, MATERIAL, 3, 0)[0]
     seen = seen_by(trainer)
     for _ in range(2):
         trainer.step(batch, 1e-4, noise=0.5)
@@ -175,7 +172,7 @@ def test_without_warm_up_the_first_step_has_the_first_rate(monkeypatch: pytest.M
 def test_gradients_are_clipped_when_the_protocol_says_so(clip: float | None):
     stage = one_batch()
     trainer = Trainer(protocol(stage, optimiser=Optimiser(clip=clip)), seed=1)
-    (batch,) = epoch_batches(stage, SPLITS, 1, 0)
+    (batch,) = epoch_batches(stage, MATERIAL, 1, 0)
     trainer.enter(stage)
     trainer.step(batch, 1e-4)
     norm = torch.sqrt(sum((p.grad**2).sum() for p in trainer.model.parameters() if p.grad is not None))
@@ -187,7 +184,7 @@ def test_the_optimiser_is_the_protocols():
     told = trainer.optimiser.param_groups[0]
     assert (tuple(told["betas"]), told["weight_decay"]) == ((0.8, 0.7), 0.03)
     before = trainer.model.unembed.weight.detach().clone()
-    (batch,) = epoch_batches(one_batch(), SPLITS, 1, 0)
+    (batch,) = epoch_batches(one_batch(), MATERIAL, 1, 0)
     trainer.step(batch, 1e-2)
     # The first step of Adam is the rate times the gradient's sign; decay takes the rate's share of the weight.
     grad = trainer.model.unembed.weight.grad
@@ -223,7 +220,7 @@ def test_validation_is_the_saved_models_own_score(tmp_path: Path):
     trainer = learned(one_batch(dropout=0.5, lr=SLOW))
     trainer.run(tmp_path)
     saved = load_checkpoint(str(tmp_path))
-    shown = SPLITS.validation
+    shown = make_splits(0).validation
     right = np.mean([given == e.answer for given, e in zip(answers(saved.model, shown), shown, strict=True)])
     assert 0.05 < right < 0.98
     assert saved.record.history[-1]["validation_exact"] == round(float(right), 4)
@@ -271,26 +268,26 @@ def test_a_model_that_is_trained_on_is_shown_nothing_twice(tmp_path: Path, monke
 
 
 def test_relabelling_and_reshuffling_keep_the_task():
-    drawn = visit(Stage(episodes=60), SPLITS, Dice(4))
-    assert drawn == visit(Stage(episodes=60), SPLITS, Dice(4))
-    shuffled = visit(Stage(reshuffle=True), SPLITS, Dice(4))
-    assert all(set(a.support) == set(b.support) for a, b in zip(SPLITS.train, shuffled, strict=True))
-    assert all(a.question == b.question for a, b in zip(SPLITS.train, shuffled, strict=True))
-    assert np.mean([a.support != b.support for a, b in zip(SPLITS.train, shuffled, strict=True)]) > 0.9
-    renamed = visit(Stage(relabel=True), SPLITS, Dice(4))
+    drawn = visit(Stage(episodes=60), MATERIAL, Dice(4))
+    assert drawn == visit(Stage(episodes=60), MATERIAL, Dice(4))
+    shuffled = visit(Stage(reshuffle=True), MATERIAL, Dice(4))
+    assert all(set(a.support) == set(b.support) for a, b in zip(MATERIAL.train, shuffled, strict=True))
+    assert all(a.question == b.question for a, b in zip(MATERIAL.train, shuffled, strict=True))
+    assert np.mean([a.support != b.support for a, b in zip(MATERIAL.train, shuffled, strict=True)]) > 0.9
+    renamed = visit(Stage(relabel=True), MATERIAL, Dice(4))
     kinds = [[type(item) for item in episode.support] for episode in renamed]
-    assert kinds == [[type(item) for item in episode.support] for episode in SPLITS.train]
-    assert np.mean([a == b for a, b in zip(SPLITS.train, renamed, strict=True)]) < 0.01
+    assert kinds == [[type(item) for item in episode.support] for episode in MATERIAL.train]
+    assert np.mean([a == b for a, b in zip(MATERIAL.train, renamed, strict=True)]) < 0.01
 
 
 def test_fresh_episodes_come_from_the_stages_grammars_and_differ_by_epoch_and_seed():
     stage = Stage(episodes=50, grammars=(Grammar((2, 2), (1, 1), (1, 1), (1,)), Grammar((4, 4), (1, 1), (1, 1), (1,))))
-    shown = visit(stage, SPLITS, Dice(4))
+    shown = visit(stage, MATERIAL, Dice(4))
     sizes = [len(episode.primitives) for episode in shown]
     assert set(sizes) == {2, 4}
     assert 10 < sizes.count(2) < 40
     prompts = [
-        {tuple(row) for batch in epoch_batches(stage, SPLITS, seed, epoch) for row in batch.prompt.tolist()}
+        {tuple(row) for batch in epoch_batches(stage, MATERIAL, seed, epoch) for row in batch.prompt.tolist()}
         for seed, epoch in ((0, 0), (0, 1), (1, 0))
     ]
     assert all(one != other for one, other in ((prompts[0], prompts[1]), (prompts[0], prompts[2])))

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tokens import answers
 
 from steer.base.dice import Dice
 from steer.discover.search import discover
 from steer.models.checkpoint import Checkpoint, load_checkpoint
-from steer.models.decoding import answers
 from steer.tasks.compositional.episode import Episode
 from steer.tasks.compositional.grammar import Grammar, draw
 from steer.tasks.compositional.splits import make_splits

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from oracle import hook_name, hooked_forward, relative_logit, written
 from scipy.stats import beta, binomtest
 from sklearn.linear_model import LinearRegression
+from tokens import COLOUR_IDS, ID, PAD_ID, SCORING, collate
 
 from steer.anatomy.names import Shape
 from steer.measures.alignment import Alignment
@@ -17,7 +18,6 @@ from steer.measures.answers import exact_match, exact_tokens, token_accuracy
 from steer.measures.attention import attention_accuracy, attention_mass
 from steer.measures.attribution import logit_attribution, ov_alignment
 from steer.measures.representation import explained, principal_components, r_squared
-from steer.models.batch import collate
 from steer.models.plain.config import ModelConfig
 from steer.models.plain.transformer import Transformer
 from steer.results.intervals import wilson
@@ -26,7 +26,6 @@ from steer.results.tally import Tally, bootstrap_weights
 from steer.tasks.compositional.episode import Episode
 from steer.tasks.compositional.labels import labelled_tokens
 from steer.tasks.compositional.splits import make_splits
-from steer.tasks.compositional.vocabulary import ID
 
 
 @given(st.integers(0, 300), st.integers(1, 300))
@@ -48,10 +47,10 @@ def test_attention_measures_by_hand():
     prompt = torch.tensor([[red, blue, red, ID["EOS"]]])
     target = torch.tensor([[red, blue, ID["EOS"]]])
     pattern = torch.tensor([[[0.4, 0.5, 0.1, 0.0], [0.1, 0.6, 0.3, 0.0], [0.0, 0.0, 0.0, 1.0]]])
-    hits, counted = attention_accuracy(pattern, prompt, target)
+    hits, counted = attention_accuracy(pattern, prompt, target), SCORING.counts(target)
     assert hits.tolist() == [[0.0, 1.0, 1.0]]  # blue is looked at most at the first step, though red has as much mass
     assert counted.tolist() == [[True, True, False]]  # the step that says EOS does not count
-    mass, _ = attention_mass(pattern, prompt, target)
+    mass = attention_mass(pattern, prompt, target)
     torch.testing.assert_close(mass[0, :2], torch.tensor([0.5, 0.6], dtype=torch.float64), rtol=0, atol=1e-7)
 
 
@@ -59,10 +58,10 @@ def test_answer_measures_by_hand():
     red, eos, pad = ID["red"], ID["EOS"], ID["PAD"]
     target = torch.tensor([[red, eos, pad], [red, red, eos]])
     logits = torch.nn.functional.one_hot(torch.tensor([[red, eos, red], [red, eos, eos]]), 20).double()
-    assert exact_match(logits, target)[0].tolist() == [[1.0], [0.0]]
-    hits, counted = token_accuracy(logits, target)
+    assert exact_match(logits, target, PAD_ID)[0].tolist() == [[1.0], [0.0]]
+    hits, counted = token_accuracy(logits, target, PAD_ID)
     assert (hits * counted).tolist() == [[1.0, 1.0, 0.0], [1.0, 0.0, 1.0]]
-    assert exact_tokens(torch.tensor([[red, eos], [red, red]]), target)[0].tolist() == [[1.0], [0.0]]
+    assert exact_tokens(torch.tensor([[red, eos], [red, red]]), target, PAD_ID, eos)[0].tolist() == [[1.0], [0.0]]
 
 
 # Tallies
@@ -116,7 +115,7 @@ def test_components_sum_to_the_relative_logit(paper_model: Transformer):
     prompt, output, target = map(torch.from_numpy, (batch.prompt, batch.output, batch.target))
     seen = hooked_forward(model, prompt, output, {})
     writes = {str(n): written(model, n, seen[hook_name(n)]) for n in Shape(2, 2, 8).writers if n.stack == "dec"}
-    shares = logit_attribution(model, writes, seen["dec.1.mlp.post"], target)
+    shares = logit_attribution(model, writes, seen["dec.1.mlp.post"], target, [COLOUR_IDS] * len(target))
     total = sum(shares.values())
     torch.testing.assert_close(total, relative_logit(seen["logits"], target), rtol=0, atol=1e-10)
 

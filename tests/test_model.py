@@ -7,16 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from tokens import EOS_ID, PAD_ID, VOCABULARY, answers, collate, score_all
 from torch import Tensor, nn
 
-from steer.models.batch import collate
 from steer.models.checkpoint import load_checkpoint
-from steer.models.decoding import answers, greedy, score_all
+from steer.models.decoding import greedy
 from steer.models.plain.config import ModelConfig
 from steer.models.plain.dropout import Dropout, Source, share_source
 from steer.models.plain.transformer import Attention, Hook, Transformer, sinusoids
 from steer.tasks.compositional.splits import make_splits
-from steer.tasks.compositional.vocabulary import EOS_ID, PAD_ID
 
 EPISODES = make_splits(0).test
 
@@ -162,7 +161,7 @@ def test_dropout_masks_depend_on_the_seed_alone():
 @torch.no_grad()
 def test_greedy_feeds_back_its_own_choices(paper_model: Transformer):
     prompt, _, _ = tensors(EPISODES[:6])
-    ids = greedy(paper_model, prompt, longest=5)
+    ids = greedy(paper_model, prompt, VOCABULARY, longest=4)
     for row in range(6):
         so_far = torch.ones(1, 1, dtype=torch.long)  # SOS
         for step in ids[row].tolist():

@@ -7,6 +7,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokens import ROLES
 
 from steer.anatomy.names import Node, Shape, Site
 from steer.base.errors import SteerError
@@ -14,7 +15,7 @@ from steer.models.plain.config import ModelConfig
 from steer.models.plain.transformer import Hook, Transformer
 
 shapes = st.builds(Shape, st.integers(1, 12), st.integers(1, 12), st.integers(1, 12))
-SHAPE = Shape(2, 2, 8)
+SHAPE = Shape(2, 2, 8, role_words=ROLES)
 
 
 @given(shapes, st.data())
@@ -83,7 +84,7 @@ def test_sources_come_before_their_target(shape: Shape):
 
 
 OUTPUTS = (Node("dec-cross", 1, 4), Node("dec-cross", 1, 0))
-CAST = Shape(2, 2, 8, (("output", OUTPUTS), ("rhs-scanner", (Node("dec-cross", 0, 0),))))
+CAST = Shape(2, 2, 8, (("output", OUTPUTS), ("rhs-scanner", (Node("dec-cross", 0, 0),))), ROLES)
 
 
 def test_a_role_stands_for_its_lead_head_or_for_all_of_them():

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from rig import make_engine
+from tokens import ROLES, collate
 
 from steer.anatomy.flow import touched
 from steer.anatomy.names import Node, Shape, Site
@@ -18,7 +19,6 @@ from steer.engine.engine import Session
 from steer.experiments.api import build_recipe
 from steer.experiments.one import run_experiment
 from steer.measures.representation import explained
-from steer.models.batch import collate
 from steer.models.checkpoint import Checkpoint, Record, load_checkpoint
 from steer.models.plain.config import ModelConfig
 from steer.models.plain.transformer import Transformer
@@ -27,10 +27,11 @@ from steer.recipe.schema import Ablation
 from steer.tasks.compositional.splits import make_splits
 
 SMALL = ModelConfig(encoder_layers=2, decoder_layers=3, heads=2, d_model=12, d_head=5, d_ff=9)
-SHAPE = Shape(2, 3, 2)
+SHAPE = Shape(2, 3, 2, role_words=ROLES)
 CAST = Shape(
     2, 3, 2,
     (("output", (Node("dec-cross", 2, 1), Node("dec-cross", 0, 0))), ("rhs-scanner", (Node("dec-cross", 1, 1),))),
+    ROLES,
 )  # fmt: skip
 ATTENTION = [{"name": "attention-mass", "heads": "dec-cross-1.0"}]
 ANSWERS = [{"name": "exact-match"}]

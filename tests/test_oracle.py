@@ -6,26 +6,25 @@ import pytest
 import torch
 from oracle import Oracle, hooked_forward, position_means
 from rig import COMMON, EPISODES, MORE, TWO_ARGUMENTS, disturb, make_engine, session
+from tokens import RECIPE, ROLES, collate, counterparts
 
 from steer.anatomy.names import Node, Shape
 from steer.base.shipped import recipe_names
 from steer.engine.engine import Engine, ablated_paths
-from steer.models.batch import collate
 from steer.models.plain.config import ModelConfig
 from steer.models.plain.transformer import Transformer, initialise
 from steer.plan.text import shape_of
 from steer.recipe.load import load_recipe
 from steer.recipe.lower import lower
-from steer.recipe.schema import RECIPE, Steer
+from steer.recipe.schema import Steer
 from steer.tasks.compositional.counterparts import counterpart
-from steer.tasks.compositional.selection import counterparts
 
 CAST = Shape(2, 2, 8, (  # roles of nobody in particular
     ("output", (Node("dec-cross", 1, 5), Node("dec-cross", 1, 1))), ("rhs-scanner", (Node("dec-cross", 0, 6),)),
     ("primitive-pairing", (Node("enc-self", 1, 1), Node("enc-self", 1, 0))),
     ("question-broadcast", (Node("enc-self", 0, 5),)), ("primitive-retrieval", (Node("enc-self", 1, 2),)),
     ("function-retrieval", (Node("enc-self", 1, 3),)),
-))  # fmt: skip
+), ROLES)  # fmt: skip
 
 
 def compare_with_oracle(engine: Engine, plan, episodes, atol: float = 1e-10, others=()) -> int:

@@ -6,11 +6,13 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+from tokens import checkpoint_of
 
 from steer.base.dice import Dice
-from steer.experiments.accuracy import NEW, accuracy
+from steer.experiments.accuracy import accuracy
 from steer.models.checkpoint import load_checkpoint
 from steer.tasks.compositional.episode import Episode
+from steer.tasks.compositional.evaluation import NEW
 from steer.tasks.compositional.grammar import relabel
 from steer.tasks.compositional.renaming import canonical
 from steer.tasks.compositional.splits import make_splits
@@ -63,9 +65,9 @@ def test_what_training_has_under_other_names_is_left_out():
     episodes = make_splits(0).test[:8]
     trained = [relabel(episode, Dice(2, "names")) for episode in episodes[:3]]
     model = load_checkpoint("tiny").model
-    report = accuracy(model, episodes, trained=trained)
+    report = accuracy(checkpoint_of(model), episodes, trained=trained)
     groups = {score.group: score.episodes for score in report.groups}
     kept = [e for e in episodes if not any(same_by_trying(e, t) for t in trained)]
     assert groups[NEW] == len(kept) <= 5
     assert groups.get(f"{NEW}, two arguments", 0) == int(np.sum([len(e.question.arguments) == 2 for e in kept]))
-    assert NEW not in {score.group for score in accuracy(model, episodes).groups}
+    assert NEW not in {score.group for score in accuracy(checkpoint_of(model), episodes).groups}

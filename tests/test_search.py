@@ -14,6 +14,7 @@ import pytest
 import torch
 from handmade import ANSWER, add_output, chain, checkpoint, copier, empty
 from handmade import episodes as simple
+from tokens import TASK, VOCABULARY, answers, collate
 
 from steer.anatomy.names import Node, Shape, Site
 from steer.discover.lab import Lab
@@ -22,8 +23,6 @@ from steer.discover.roles import Score, role_scores
 from steer.discover.search import BestRoles, discover
 from steer.discover.trace import Question
 from steer.engine.engine import Part
-from steer.models.batch import collate
-from steer.models.decoding import answers
 from steer.plan.plan import Rebuild, Run
 from steer.results.tally import Tally, bootstrap_weights
 from steer.tasks.compositional.episode import Episode
@@ -40,7 +39,7 @@ class MadeUp(Lab):
 
     def __init__(self, value: Made, components: Iterable[Node | str]) -> None:
         self.shape, self.value, self.components = SHAPE, value, frozenset(map(str, components))
-        self.episodes, self.seed = simple(COUNT, (1, 1)), 0
+        self.episodes, self.seed, self.task = simple(COUNT, (1, 1)), 0, TASK
         self.weights = bootstrap_weights(COUNT, 0, 400)
 
     def tally(self, kept: Kept) -> Tally:
@@ -270,7 +269,7 @@ LOOKS = {
 class Looking:
     """An engine whose heads look where they are told to."""
 
-    shape = Shape(1, 1, 2)
+    shape, task, vocabulary = Shape(1, 1, 2), TASK, VOCABULARY
 
     def __init__(self, looks: dict[str, dict[int, int]]) -> None:
         self.looks = looks

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from handmade import copier, episodes
 from scipy import stats
+from tokens import answers, checkpoint_of
 
 from steer.anatomy.names import Node, Shape
 from steer.discover.attribution_patching import Opinions
@@ -21,7 +22,6 @@ from steer.experiments.accuracy import accuracy
 from steer.measures.alignment import Alignment
 from steer.measures.representation import exchanged, explained, of_one_layout, r_squared
 from steer.models.checkpoint import load_checkpoint
-from steer.models.decoding import answers
 from steer.results.intervals import wilson
 from steer.results.rows import Row
 from steer.results.tally import Tally, bootstrap_weights
@@ -346,7 +346,7 @@ def test_an_alignment_is_told_by_the_middle_95_percent():
 
 def test_an_evaluation_counts_each_group_by_hand():
     model, shown = load_checkpoint("tiny").model, make_splits(0).validation[:80]
-    told = accuracy(model, shown)
+    told = accuracy(checkpoint_of(model), shown)
     right = [given == episode.answer for given, episode in zip(answers(model, shown), shown, strict=True)]
     assert 0 < sum(right) < 80
     groups = {"all": right}

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tokens import ROLES, answers, counterparts
 
 from steer.anatomy.names import Node, Shape, Site
 from steer.base.dice import Dice
@@ -14,18 +15,19 @@ from steer.base.errors import SteerError
 from steer.experiments.api import build_recipe
 from steer.experiments.one import run_experiment
 from steer.models.checkpoint import load_checkpoint
-from steer.models.decoding import answers
 from steer.plan.plan import Counterpart, Put
 from steer.recipe.lower import LoweringError, lower
 from steer.recipe.steered import others
 from steer.tasks.compositional.counterparts import VARIABLES, counterpart
 from steer.tasks.compositional.program import solve
-from steer.tasks.compositional.selection import counterparts, select
+from steer.tasks.compositional.selection import select
 from steer.tasks.compositional.splits import make_splits
 
 EPISODES = make_splits(0).test[:300]
 CHOOSING = [episode for episode in EPISODES if len(episode.question.arguments) == 2]
-CAST = Shape(2, 2, 8, (("question-broadcast", (Node("enc-self", 0, 3),)), ("output", (Node("dec-cross", 1, 4),))))
+CAST = Shape(
+    2, 2, 8, (("question-broadcast", (Node("enc-self", 0, 3),)), ("output", (Node("dec-cross", 1, 4),))), ROLES
+)
 RATES = [{"name": "exact-match", "decoding": "greedy", "against": a} for a in ("answer", "counterfactual", "neither")]
 STEER = {"kind": "steer", "variable": "index-in-question", "episodes": {"arity": 2, "count": 24}, "measures": RATES}
 
@@ -188,7 +190,7 @@ def test_the_faults_of_sets_are_reported_with_the_others(steer, tmp_path: Path):
 
 
 def test_a_control_has_as_many_different_heads_as_its_set():
-    shape = Shape(2, 2, 8, (("rhs-scanner", (Node("dec-cross", 0, 0), Node("dec-cross", 0, 4))),))
+    shape = Shape(2, 2, 8, (("rhs-scanner", (Node("dec-cross", 0, 0), Node("dec-cross", 0, 4))),), ROLES)
     wanted = [Site(Node("dec-cross", 0, head), "z") for head in (0, 4)]
     for seed in range(60):
         drawn = others(shape, wanted, Dice(seed, "control"))

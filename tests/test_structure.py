@@ -10,6 +10,7 @@ import pytest
 import torch
 from oracle import relative_logit
 from sklearn.linear_model import LinearRegression
+from tokens import collate
 
 from steer.drawing.figures.draw import draw_result, drawings
 from steer.drawing.figures.scatter import _numbers as scatter_numbers
@@ -18,7 +19,6 @@ from steer.experiments.api import build_recipe
 from steer.experiments.one import run_experiment
 from steer.measures.setting import Setting
 from steer.measures.structure import Represented
-from steer.models.batch import collate
 from steer.models.checkpoint import Checkpoint, Record, load_checkpoint
 from steer.models.plain.config import ModelConfig
 from steer.models.plain.transformer import Transformer
@@ -85,7 +85,9 @@ def test_the_only_writer_has_the_whole_logit(copier: Checkpoint):
 
 
 def _is_colour(number: int) -> bool:
-    from steer.tasks.compositional.vocabulary import COLOURS, ID
+    from tokens import ID
+
+    from steer.tasks.compositional.vocabulary import COLOURS
 
     return number in {ID[colour] for colour in COLOURS}
 
@@ -198,8 +200,7 @@ def test_a_pattern_is_that_of_the_bare_model(steer, tmp_path: Path):
     from oracle import hooked_forward
 
     from steer.models.checkpoint import load_checkpoint
-    from steer.recipe.schema import Episodes
-    from steer.tasks.compositional.selection import select
+    from steer.tasks.compositional.selection import Episodes, select
 
     model = load_checkpoint("seed1").model
     episode = select(Episodes(count=12, arity=2), 0)[0]

@@ -8,6 +8,7 @@ from itertools import permutations, product
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokens import decode, encode
 
 from steer.base.dice import Dice
 from steer.base.errors import PromptError
@@ -18,7 +19,7 @@ from steer.tasks.compositional.program import functions, solve
 from steer.tasks.compositional.roles import output, rhs_scanner
 from steer.tasks.compositional.slices import held_out, make_slices
 from steer.tasks.compositional.splits import SIZES, conjunction, make_splits
-from steer.tasks.compositional.vocabulary import COLOURS, EOS, SYMBOLS, TOKENS, decode, encode
+from steer.tasks.compositional.vocabulary import COLOURS, EOS, SYMBOLS, TOKENS
 
 seeds = st.integers(min_value=0, max_value=2**32)
 episodes = seeds.map(lambda seed: draw(PAPER, Dice(seed)))

@@ -9,24 +9,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import TINY
 from hypothesis import given
 from hypothesis import strategies as st
+from tokens import COLOUR_IDS, MATERIAL, PAD_ID, SOS_ID, Protocol, Stage, decode, epoch_batches
 
 from steer.base.dice import Dice
 from steer.base.errors import CheckpointError
 from steer.models.checkpoint import load_checkpoint
-from steer.models.training.batches import ask, epoch_batches, unseen_calls, visit, write
 from steer.models.training.loop import LOG, STATE, Event, Trainer, learning_rate, mlps, noisy
-from steer.models.training.protocol import Protocol, Questions, Stage, Writing
+from steer.tasks.compositional.curriculum import Material, ask, material, unseen_calls, visit, write
 from steer.tasks.compositional.episode import Episode
 from steer.tasks.compositional.grammar import Grammar, draw, relabel
+from steer.tasks.compositional.lesson import Questions, Writing
 from steer.tasks.compositional.program import solve
 from steer.tasks.compositional.slices import make_slices
-from steer.tasks.compositional.splits import Splits, conjunction, make_splits
-from steer.tasks.compositional.vocabulary import COLOUR_IDS, PAD_ID, SOS_ID, decode
-
-SPLITS = make_splits(0)
+from steer.tasks.compositional.splits import conjunction, make_splits
 
 
 class Killed(Exception):
@@ -93,14 +90,14 @@ def test_silent_mlps_write_nothing(tiny_protocol: Protocol):
 
 def test_noise_replaces_colours_and_nothing_else():
     output = np.array([[SOS_ID, *COLOUR_IDS, PAD_ID]] * 500)
-    changed = noisy(output, 0.5, (1, 2))
+    changed = noisy(output, 0.5, (1, 2), [*COLOUR_IDS])
     assert (changed[:, 0] == SOS_ID).all()
     assert (changed[:, -1] == PAD_ID).all()
     share = (changed[:, 1:-1] != output[:, 1:-1]).mean()
     assert abs(share - 0.5 * 5 / 6) < 0.03
     assert np.isin(changed[:, 1:-1], COLOUR_IDS).all()
-    assert (noisy(output, 0.5, (1, 2)) == changed).all()
-    assert noisy(output, 0.0, (1, 2)) is output
+    assert (noisy(output, 0.5, (1, 2), [*COLOUR_IDS]) == changed).all()
+    assert noisy(output, 0.0, (1, 2), [*COLOUR_IDS]) is output
 
 
 def test_writing_changes_the_prompt_and_never_the_answer():
@@ -161,23 +158,23 @@ STAGES = [
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_nothing_held_out_is_ever_shown(stage: Stage):
-    shown = {conjunction(episode) for episode in visit(stage, SPLITS, Dice(1))}
+    shown = {conjunction(episode) for episode in visit(stage, MATERIAL, Dice(1))}
     assert len(shown) > 2_000
-    assert not shown & SPLITS.held_out
+    assert not shown & MATERIAL.held_out
 
 
 @pytest.mark.parametrize("stage", [Stage(relabel=True), Stage(episodes=50)])
 def test_a_held_out_draw_is_drawn_again(stage: Stage):
     """The check above might pass by luck; here half of all that would be drawn is held out."""
-    first = [conjunction(episode) for episode in visit(stage, SPLITS, Dice(1))]
-    small = Splits(SPLITS.train, (), (), frozenset(first[::2]))
+    first = [conjunction(episode) for episode in visit(stage, MATERIAL, Dice(1))]
+    small = Material(MATERIAL.train, frozenset(first[::2]))
     shown = {conjunction(episode) for episode in visit(stage, small, Dice(1))}
     assert not shown & small.held_out
 
 
 @given(st.integers(0, 2_000))
 def test_every_question_asked_has_its_answer(number: int):
-    episode = SPLITS.train[number]
+    episode = MATERIAL.train[number]
     asked = ask(episode, Questions(compositions=5, primitives=9, copies=9), Dice(number))
     assert asked[0] == episode
     assert all(solve(one).answer == one.answer for one in asked)
@@ -190,12 +187,12 @@ def test_every_question_asked_has_its_answer(number: int):
 
 def test_an_epoch_is_every_episode_once():
     stage = Stage(relabel=True, reshuffle=True)
-    batches = epoch_batches(stage, SPLITS, 7, 3)
-    assert sum(map(len, batches)) == len(SPLITS.train)
+    batches = epoch_batches(stage, MATERIAL, 7, 3)
+    assert sum(map(len, batches)) == len(MATERIAL.train)
     assert max(map(len, batches)) == stage.batch
-    again = epoch_batches(stage, SPLITS, 7, 3)
+    again = epoch_batches(stage, MATERIAL, 7, 3)
     assert all((a.prompt == b.prompt).all() for a, b in zip(batches, again, strict=True))
-    other = epoch_batches(stage, SPLITS, 7, 4)
+    other = epoch_batches(stage, MATERIAL, 7, 4)
     assert any(
         a.prompt.shape != b.prompt.shape or (a.prompt != b.prompt).any() for a, b in zip(batches, other, strict=True)
     )
@@ -205,13 +202,13 @@ def test_buckets_save_padding():
     def padding(batches) -> float:
         return sum((b.prompt == PAD_ID).sum() for b in batches) / sum(b.prompt.size for b in batches)
 
-    assert padding(epoch_batches(Stage(), SPLITS, 0, 0)) < 0.05
+    assert padding(epoch_batches(Stage(), MATERIAL, 0, 0)) < 0.05
 
 
 def test_what_is_collated_is_what_was_drawn():
     stage = Stage(episodes=30)
-    shown = {str(episode): episode.answer for episode in visit(stage, SPLITS, Dice(9, "epoch", 0))}
-    for batch in epoch_batches(stage, SPLITS, 9, 0):
+    shown = {str(episode): episode.answer for episode in visit(stage, MATERIAL, Dice(9, "epoch", 0))}
+    for batch in epoch_batches(stage, MATERIAL, 9, 0):
         for prompt, output, target in zip(batch.prompt, batch.output, batch.target, strict=True):
             text = " ".join(decode([i for i in prompt.tolist() if i != PAD_ID])[:-1])
             answer = decode([i for i in target.tolist() if i != PAD_ID])
@@ -222,7 +219,7 @@ def test_what_is_collated_is_what_was_drawn():
 
 
 def test_relabelling_moves_every_name_sometimes():
-    names = {relabel(SPLITS.train[0], Dice(seed)).question.tokens for seed in range(20)}
+    names = {relabel(MATERIAL.train[0], Dice(seed)).question.tokens for seed in range(20)}
     assert len(names) > 10
 
 
@@ -282,10 +279,10 @@ def test_a_checkpoint_of_other_sizes_is_no_beginning(tiny_protocol: Protocol):
 def test_training_keeps_out_of_the_strict_questions_too():
     """A grammar that can draw little: half of what it draws is put among the strict questions, and never shown."""
     stage = Stage(name="s", epochs=1, episodes=60, batch=20, grammars=(Grammar((2, 2), (1, 1), (0, 0)),))
-    trainer = Trainer(Protocol(model=TINY, stages=(stage,)), seed=0)
+    used = material(0)  # what every training uses
     strict = {conjunction(e) for part in make_slices(0).values() for e in part}
-    assert strict <= trainer.splits.held_out
-    assert make_splits(0).held_out <= trainer.splits.held_out
-    drawn = {conjunction(e) for e in visit(stage, trainer.splits, Dice(0))}
-    kept = replace(trainer.splits, held_out=trainer.splits.held_out | set(sorted(drawn, key=str)[::2]))
+    assert strict <= used.held_out
+    assert make_splits(0).held_out <= used.held_out
+    drawn = {conjunction(e) for e in visit(stage, used, Dice(0))}
+    kept = replace(used, held_out=used.held_out | set(sorted(drawn, key=str)[::2]))
     assert not {conjunction(e) for e in visit(stage, kept, Dice(0))} & kept.held_out

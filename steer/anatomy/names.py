@@ -17,10 +17,6 @@ from steer.base.errors import SteerError, unknown
 
 Port: TypeAlias = Literal["q", "k", "v", "scores", "pattern", "z", "out"]
 PORTS: tuple[Port, ...] = get_args(Port)
-Role: TypeAlias = Literal[
-    "output", "rhs-scanner", "primitive-pairing", "question-broadcast", "primitive-retrieval", "function-retrieval"
-]
-ROLES: tuple[Role, ...] = get_args(Role)
 INPUT_PORTS: tuple[Port, ...] = ("q", "k", "v")  # what a head reads, and so what a path can be patched into
 ATTENTION = {"enc-self": ("enc", "self_attn"), "dec-self": ("dec", "self_attn"), "dec-cross": ("dec", "cross_attn")}
 POINTS = {
@@ -110,7 +106,8 @@ class Shape:
     encoder_layers: int
     decoder_layers: int
     heads: int
-    roles: tuple[tuple[Role, tuple[Node, ...]], ...] = ()  # who plays what in one checkpoint, the lead first
+    roles: tuple[tuple[str, tuple[Node, ...]], ...] = ()  # who plays what in one checkpoint, the lead first
+    role_words: tuple[str, ...] = ()  # every role that the checkpoint's task knows
 
     def block(self, kind: str, layer: int) -> list[Node]:
         return [Node(kind, layer, head) for head in range(self.heads)]
@@ -211,8 +208,8 @@ class Shape:
         """
         role, _, which = text.strip().lower().removeprefix("$").partition(":")
         has = dict(self.roles)
-        if role not in ROLES:
-            raise SteerError(unknown("role", f"${role}", [f"${name}" for name in ROLES]))
+        if role not in self.role_words:
+            raise SteerError(unknown("role", f"${role}", [f"${name}" for name in self.role_words]))
         if which not in ("", "all", "any", "block"):
             forms = ", ".join(f"`${role}:{form}`" for form in ("all", "any", "block"))
             raise SteerError(f"{text!r}: a role is `${role}` (its lead head), or {forms}")

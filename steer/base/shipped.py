@@ -13,6 +13,7 @@ CHECKPOINTS, PRESETS = PACKAGE / "models" / "shipped", PACKAGE / "models" / "tra
 RECIPES = next(folder for folder in (PACKAGE / "recipes", PACKAGE.parent / "recipes") if folder.is_dir())
 RECORD = "checkpoint.json"
 DEFAULT = "seed1"  # the checkpoint that commands take when none is named
+DEFAULT_TASK = "compositional"  # the task of checkpoints and circuits that name none
 
 
 def checkpoint_records() -> list[Path]:

@@ -9,20 +9,21 @@ import typer
 from steer.base.shipped import DEFAULT
 from steer.commands.attend import PromptOption
 from steer.commands.options import CheckpointOption, JsonOption, OutOption
-from steer.tasks.compositional.counterparts import Variable
 
 if TYPE_CHECKING:
     from steer.experiments.ask import SteeredAnswer
-    from steer.tasks.compositional.episode import Episode
+    from steer.tasks.task import Task
 
 
 def ask(
     prompt: PromptOption = None,
     episode: Annotated[int | None, typer.Option(help="Number of a test episode (default: one that fits).")] = None,
     swap: Annotated[
-        tuple[str, str] | None, typer.Option(help="The question's two symbols: exchange their index-in-question.")
+        tuple[str, str] | None, typer.Option(help="The question's two symbols: exchange their positions.")
     ] = None,
-    change: Annotated[Variable, typer.Option(help="Another variable of Algorithm 1 to change.")] = "index-in-question",
+    change: Annotated[
+        str | None, typer.Option(help="The variable to change (default: the one that exchanged positions change).")
+    ] = None,
     sites: Annotated[list[str] | None, typer.Option("--at", help="Where, instead of the circuit's own sites.")] = None,
     checkpoint: CheckpointOption = DEFAULT,
     out: OutOption = None,
@@ -40,18 +41,18 @@ def ask(
     from steer.experiments.ask import ask as ask_model
     from steer.experiments.attend import choose_episode
     from steer.models.checkpoint import load_checkpoint
-    from steer.recipe.schema import Episodes
-    from steer.tasks.compositional.selection import select
 
     loaded = load_checkpoint(checkpoint)
+    task = loaded.task
+    variable = _variable(change, task)
     if episode is None and prompt is None:
-        shown = select(Episodes(count=1), loaded.record.data_seed, change)[0]
+        shown = task.examples(task.selection(count=1), loaded.record.data_seed, variable)[0]
     else:
         shown = choose_episode(loaded, episode, prompt)
     if swap is not None:
-        _check_swap(shown, swap, change)
-    answer = ask_model(loaded, shown, change, sites or ())
-    content = sha256("\n".join((str(shown), change, *answer.sites)).encode()).hexdigest()
+        task.check_exchange(shown, swap, variable)
+    answer = ask_model(loaded, shown, variable, sites or ())
+    content = sha256("\n".join((str(shown), variable, *answer.sites)).encode()).hexdigest()
     folder = out or results_folder("ask", checkpoint, content[:8])
     make_folder(folder)
     text = dumps(asdict(answer) | {"picture": str(folder / "ask.png")}, indent=1)
@@ -70,7 +71,7 @@ def answer_text(answer: SteeredAnswer) -> str:
     lines = [
         ("prompt", answer.prompt),
         ("answer", " ".join(answer.answer) + ("" if answer.answer == answer.right else "   (wrong)")),
-        ("predicted", f"{' '.join(answer.predicted)}   (Algorithm 1 with another {answer.variable})"),
+        ("predicted", f"{' '.join(answer.predicted)}   ({answer.program} with another {answer.variable})"),
         ("steered", f"{' '.join(answer.steered)}   ({said}; changed at {', '.join(answer.sites)})"),
     ]
     before, after = f"{answer.before.head} before", f"{answer.after.head} after"
@@ -78,12 +79,13 @@ def answer_text(answer: SteeredAnswer) -> str:
     return render(pairs(lines), *patterns)
 
 
-def _check_swap(shown: Episode, swap: tuple[str, str], change: Variable) -> None:
-    from steer.base.errors import SteerError
+def _variable(given: str | None, task: Task) -> str:
+    """The variable to change: the one that is named, else the task's usual one."""
+    from steer.base.errors import SteerError, unknown
 
-    if change != "index-in-question":
-        raise SteerError(f"--swap exchanges the index-in-question; give --change {change} without it")
-    named, arguments = {symbol.upper() for symbol in swap}, shown.question.arguments
-    if named != set(arguments) or len(arguments) != 2:
-        found = " and ".join(arguments) if len(arguments) == 2 else "only one argument"
-        raise SteerError(f"--swap {' '.join(swap)}: the question has {found}")
+    if not task.handles:
+        raise SteerError(f"the task {task.name!r} has no variables to change")
+    usual = task.exchange.variable if task.exchange else next(iter(task.handles))
+    if given is not None and given not in task.handles:
+        raise SteerError(f"--change: {unknown('variable', given, list(task.handles))}")
+    return given or usual

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from steer.experiments.component import Page
     from steer.models.checkpoint import Checkpoint
     from steer.results.rows import Row
-    from steer.tasks.compositional.episode import Episode
+    from steer.tasks.task import Example
 
 RECIPE = "paper/fig02a_logit_attribution"
 TITLES = {
@@ -50,15 +50,14 @@ def attribute(
     from steer.experiments.component import component_page
     from steer.models.checkpoint import load_checkpoint
     from steer.plan.text import shape_of
-    from steer.recipe.schema import Episodes
-    from steer.tasks.compositional.selection import select
 
     nodes = shape_of(checkpoint).expand_nodes(head)
     if len(nodes) != 1:
         raise SteerError(f"--head: {head!r} stands for {len(nodes)} components; one is wanted")
     loaded = load_checkpoint(checkpoint)
     example = choose_episode(loaded, episode, prompt)
-    page = component_page(loaded, nodes[0], select(Episodes(count=episodes), loaded.record.data_seed))
+    chosen = loaded.task.examples(loaded.task.selection(count=episodes), loaded.record.data_seed)
+    page = component_page(loaded, nodes[0], chosen)
     _show(page, loaded, nodes[0], example, out or results_folder("attribute", checkpoint, str(nodes[0])), json)
 
 
@@ -74,7 +73,7 @@ def _everything(checkpoint: str, episodes: int, out: Path, json: bool, quiet: bo
     run([RECIPE, *changes], out=out, json=json, quiet=quiet)
 
 
-def _show(page: Page, loaded: Checkpoint, node: Node, example: Episode, folder: Path, json: bool) -> None:
+def _show(page: Page, loaded: Checkpoint, node: Node, example: Example, folder: Path, json: bool) -> None:
     from dataclasses import asdict
     from json import dumps
 
@@ -96,12 +95,12 @@ def _show(page: Page, loaded: Checkpoint, node: Node, example: Episode, folder: 
     if json:
         typer.echo(text)
         return
-    typer.echo(_text(page))
+    typer.echo(_text(page, loaded.task.words.token))
     if pattern is not None:
         typer.echo(f"\n{pattern_text(pattern)}" + (f"\n\npicture: {picture}" if picture else ""))
 
 
-def _text(page: Page) -> str:
+def _text(page: Page, token: str) -> str:
     from steer.drawing.tables import interval, make_table, number, render
 
     parts: list[Table | str] = [
@@ -118,7 +117,7 @@ def _text(page: Page) -> str:
         parts += ["", "OV alignment with the unembedding (middle 95 % of tokens)"]
         parts += [make_table(("", "mean", "middle 95 %"), lines, ("mean",))]
         above, tokens = page.alignment.above_null, page.alignment.tokens
-        parts += [f"  above 97.5 % of the others: {above:.1%} of {tokens:,} colour tokens"]
+        parts += [f"  above 97.5 % of the others: {above:.1%} of {tokens:,} {token} tokens"]
     return render(*parts, *(f"({note})" for note in page.left_out))
 
 

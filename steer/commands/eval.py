@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import typer
 
 from steer.base.shipped import DEFAULT
-from steer.commands.options import CheckpointOption, DeviceOption, JsonOption, OutOption, QuietOption
-from steer.tasks.compositional.splits import SplitName
+from steer.commands.options import (
+    CheckpointOption,
+    DeviceOption,
+    JsonOption,
+    OutOption,
+    QuietOption,
+    SplitOption,
+    check_split,
+)
 
 if TYPE_CHECKING:
     from steer.results.evaluation import Evaluation, GroupScore
@@ -16,7 +24,7 @@ if TYPE_CHECKING:
 
 def evaluate(
     checkpoint: CheckpointOption = DEFAULT,
-    split: Annotated[SplitName, typer.Option(help="Which of the fixed sets.")] = "test",
+    split: SplitOption = "test",
     out: OutOption = None,
     device: DeviceOption = "cpu",
     json: JsonOption = False,
@@ -33,21 +41,21 @@ def evaluate(
     from steer.models.checkpoint import load_checkpoint
     from steer.models.devices import check_device
     from steer.results.evaluation import Evaluation
-    from steer.tasks.compositional.slices import make_slices
-    from steer.tasks.compositional.splits import make_splits
 
     check_device(device)
     loaded = load_checkpoint(checkpoint, device)
+    task, seed = loaded.task, loaded.record.data_seed
+    check_split(split, task)
     folder = out or results_folder("eval", checkpoint)
     make_folder(folder)
-    splits = make_splits(loaded.record.data_seed)
-    episodes, trained = splits[split], () if split == "train" else splits.train
-    slices = make_slices(loaded.record.data_seed) if split == "test" else {}
-    strictly = sum(map(len, slices.values()))
+    trained_on, *_, held_out = task.splits
+    episodes, trained = task.split(split, seed), () if split == trained_on else task.split(trained_on, seed)
+    slices = task.slices(seed) if split == held_out else {}
+    strictly = sum(len(part.examples) for part in slices.values())
     with bar("evaluating", strictly + len(episodes), quiet, unit="episodes") as advance:
-        scores = strict(loaded.model, slices, lambda done: advance(done, ""))
-        result = accuracy(loaded.model, episodes, lambda done: advance(strictly + done, ""), trained)
-    report = Evaluation(loaded.name, split, tuple(scores), result)
+        scores = strict(loaded, slices, lambda done: advance(done, ""))
+        result = accuracy(loaded, episodes, lambda done: advance(strictly + done, ""), trained)
+    report = Evaluation(loaded.name, split, tuple(scores), result, task.words.slices)
     text = dumps(report.to_json(), indent=1)
     write_atomically(folder / "result.json", text + "\n")
 
@@ -57,23 +65,20 @@ def evaluate(
     if json:
         typer.echo(text)
         return
-    typer.echo(_table(report) + (f"\n\npicture: {picture}" if picture else ""))
+    typer.echo(_table(report, task.notes) + (f"\n\npicture: {picture}" if picture else ""))
 
 
-def _table(report: Evaluation) -> str:
+def _table(report: Evaluation, notes: Mapping[str, str]) -> str:
     from steer.drawing.tables import make_table, render
-    from steer.experiments.accuracy import NEW
 
     groups, accuracy = report.accuracy.groups, report.accuracy
-    lines = [("questions that must be composed", "", "", ""), *map(_line, report.strict), ("",) * 4]
+    lines = [(report.strict_title, "", "", ""), *map(_line, report.strict), ("",) * 4]
     lines = [*(lines if report.strict else []), (f"the {report.split} split", "", "", ""), *map(_line, groups)]
-    notes = [f"token accuracy {accuracy.token_accuracy:.2%}, perplexity {accuracy.perplexity:.4g}"]
-    if any(score.group == NEW for score in groups):
-        text = "in no training episode, whatever its symbols and colours are called and in which order"
-        notes = ["", f"{NEW}: {text}", *notes]
+    below = [text for score in groups if score.group in notes for text in ("", f"{score.group}: {notes[score.group]}")]
+    below += [f"token accuracy {accuracy.token_accuracy:.2%}, perplexity {accuracy.perplexity:.4g}"]
     titles = ("", "episodes", "exact match", "95 % interval")
     table = make_table(titles, lines, ("episodes", "exact match"))
-    return render(f"{report.checkpoint}, greedy decoding", table, *notes)
+    return render(f"{report.checkpoint}, greedy decoding", table, *below)
 
 
 def _line(score: GroupScore) -> tuple[str, str, str, str]:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from steer.base.errors import SteerError, unknown
+
+if TYPE_CHECKING:
+    from steer.tasks.task import Task
 
 CheckpointOption = Annotated[
     str, typer.Option("--checkpoint", "-c", help="A shipped checkpoint by name (see `steer ls`), or a folder.")
@@ -14,3 +19,9 @@ DeviceOption = Annotated[str, typer.Option(help="Where to compute: cpu, cuda, cu
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
 OutOption = Annotated[Path | None, typer.Option("--out", "-o", help="Folder to write to.")]
+SplitOption = Annotated[str, typer.Option(help="Which of the task's fixed sets: train, validation or test.")]
+
+
+def check_split(split: str, task: Task) -> None:
+    if split not in task.splits:
+        raise SteerError(f"--split: {unknown('split', split, task.splits)}")

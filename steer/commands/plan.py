@@ -65,6 +65,8 @@ def schema() -> None:
     """Print the JSON Schema of recipes, for editors that complete and check YAML."""
     from json import dumps
 
-    from steer.recipe.schema import RECIPE
+    from steer.base.shipped import DEFAULT_TASK
+    from steer.recipe.tasked import recipe_schema
+    from steer.tasks import TASKS
 
-    typer.echo(dumps(RECIPE.json_schema(), indent=1))
+    typer.echo(dumps(recipe_schema(TASKS[DEFAULT_TASK]).json(), indent=1))

@@ -72,10 +72,12 @@ def train(
 def _evaluate(trainer: Trainer, out: Path) -> float:
     """Measure the finished model on the held-out episodes and write that into its record."""
     from steer.experiments.accuracy import accuracy
-    from steer.models.checkpoint import save_checkpoint
+    from steer.models.checkpoint import Checkpoint, save_checkpoint
 
-    result = accuracy(trainer.model.eval(), trainer.splits.test)
-    save_checkpoint(out, trainer.model, trainer.record().model_copy(update={"accuracy": result.to_json()}))
+    record = trainer.record()
+    trained = Checkpoint(trainer.model, record, out.name)
+    result = accuracy(trained, trained.task.split(trained.task.splits[-1], record.data_seed))
+    save_checkpoint(out, trainer.model, record.model_copy(update={"accuracy": result.to_json()}))
     return result.exact_match
 
 

@@ -75,7 +75,7 @@ def mean_gradients(lab: Lab, part: Part, hooks: Iterable[str], steps: int) -> di
     bench, target = lab.benches[part.number], lab.targets[part.number]
 
     def likelihood(logits: Tensor) -> Tensor:
-        return answer_likelihood(logits, target).sum()
+        return answer_likelihood(logits, target, lab.pad).sum()
 
     def partway(share: float) -> Callable[[str, Tensor], Tensor]:
         return lambda path, value: bench.ablated(path) + share * (value - bench.ablated(path))

@@ -1,21 +1,18 @@
-"""Is Algorithm 1 what the circuit computes? Interchange interventions on its variables.
+"""Is the task's program what the circuit computes? Interchange interventions on its variables.
 
-An episode has a counterpart that differs in one variable: with the question's arguments exchanged, every symbol has
-another index-in-question; with the right-hand colours of the function exchanged, every output token has another
-relative-index-on-LHS. The value of some sites is taken from the counterpart's run, everything else stays. If those
-sites carry the variable and it is used as the algorithm says, the model now writes the answer that the algorithm gives
-with this one variable changed (Geiger et al., 2021).
+An example has a counterpart that differs in one variable. The value of some sites is taken from the counterpart's run,
+everything else stays. If those sites carry the variable and it is used as the program says, the model now writes the
+answer that the program gives with this one variable changed (Geiger et al., 2021).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 import torch
 
-from steer.anatomy.names import Role, Shape, Site
+from steer.anatomy.names import Shape, Site
 from steer.base.dice import Dice
 from steer.discover.lab import LOGITS, Lab
 from steer.engine.engine import Part
@@ -24,29 +21,24 @@ from steer.models.checkpoint import Checkpoint
 from steer.plan.plan import Counterpart, Put, Run, make_run
 from steer.recipe.steered import others
 from steer.results.evidence import Interchange
-from steer.tasks.compositional.counterparts import Variable
-from steer.tasks.compositional.episode import Episode
-from steer.tasks.compositional.selection import counterparts
+from steer.tasks.task import Example
 
 DRAWS = 5  # sets of other heads, for the null
-SITES: Mapping[Variable, tuple[tuple[Role, str], ...]] = {
-    "index-in-question": (("question-broadcast", "z"), ("primitive-pairing", "z"), ("output", "k")),
-    "relative-index": (("rhs-scanner", "z"), ("output", "q")),
-}
 
 
 class Exchange:
     """A lab whose episodes have the counterpart's answer, with the counterpart's values at hand."""
 
-    def __init__(self, checkpoint: Checkpoint, episodes: Sequence[Episode], variable: Variable, seed: int = 0) -> None:
-        others = counterparts(episodes, variable)
+    def __init__(self, checkpoint: Checkpoint, episodes: Sequence[Example], variable: str, seed: int = 0) -> None:
+        changed = [checkpoint.task.counterpart(episode, variable) for episode in episodes]
+        others = [other for other in changed if other is not None]
         # Greedy decoding writes an answer exactly when each of its tokens is the likeliest after those before it.
-        predicted = [replace(e, answer=other.answer) for e, other in zip(episodes, others, strict=True)]
+        predicted = [e.answering(other.answer) for e, other in zip(episodes, others, strict=True)]
         self.lab = Lab(checkpoint, predicted, seed)
         engine = self.lab.engine
         with torch.no_grad():
             for part, bench in zip(self.lab.parts, self.lab.benches, strict=True):
-                tokens = collate([others[row] for row in part.rows])
+                tokens = collate([others[row] for row in part.rows], engine.vocabulary)
                 prompt = torch.from_numpy(tokens.prompt).to(engine.device)
                 bench.counterpart = engine.clean(Part(part.number, part.rows, prompt, part.output), engine.order)
         # What the model itself writes for the counterpart: no intervention can be expected to do better.
@@ -59,11 +51,11 @@ class Exchange:
         ]
 
 
-def interchange(checkpoint: Checkpoint, episodes: Sequence[Episode], seed: int = 0) -> list[Interchange]:
+def interchange(checkpoint: Checkpoint, episodes: Sequence[Example], seed: int = 0) -> list[Interchange]:
     """For each variable and the sites that the circuit's roles say carry it: how often the predicted answer comes."""
     shape, rows = checkpoint.shape, []
-    shown = [episode for episode in episodes if len(episode.question.arguments) == 2]
-    for variable, places in SITES.items():
+    shown = [episode for episode in episodes if checkpoint.task.chooses(episode)]
+    for variable, places in checkpoint.task.carriers.items():
         sets = {f"{role}.{port}": _sites(shape, role, port) for role, port in places}
         sets = {name: sites for name, sites in sets.items() if sites}
         if not sets or not shown:
@@ -93,5 +85,5 @@ def interchange(checkpoint: Checkpoint, episodes: Sequence[Episode], seed: int =
     return rows
 
 
-def _sites(shape: Shape, role: Role, port: str) -> list[Site]:
+def _sites(shape: Shape, role: str, port: str) -> list[Site]:
     return [Site(head, port) for head in dict(shape.roles).get(role, ())]

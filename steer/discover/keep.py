@@ -13,7 +13,6 @@ from steer.drawing.figures.draw import attempt
 from steer.models.checkpoint import Checkpoint, load_checkpoint, read_record
 from steer.results.circuit import Circuit, read_circuit, write_circuit
 from steer.results.evidence import SearchSettings
-from steer.tasks.compositional.splits import make_splits
 
 CAPABLE = 0.9  # exact match: below it there is no task to find a circuit of
 
@@ -43,9 +42,9 @@ def find_circuit(
     circuit = None if force else _saved(folder, loaded, settings)
     known = circuit is not None
     if circuit is None:
-        splits = make_splits(loaded.record.data_seed)
+        searched, judged = (loaded.task.split(one, loaded.record.data_seed) for one in loaded.task.splits[-2:])
         bare = Checkpoint(loaded.model, loaded.record, loaded.name)  # search without the stored circuit
-        circuit = discover(bare, splits["validation"], splits["test"], settings.episodes, settings.threshold, tell)
+        circuit = discover(bare, searched, judged, settings.episodes, settings.threshold, tell)
     write_circuit(circuit, folder)
     _, undrawn = attempt(lambda: draw_all(circuit, folder), "circuit") if circuit.members else (None, "")
     home = locate(name)

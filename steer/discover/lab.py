@@ -7,7 +7,6 @@ turns what they read into a value for each episode.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -18,34 +17,32 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from steer.anatomy.names import Node, Site
-from steer.discover.choosing import chooses, rivals
 from steer.engine.ablation import Reference
 from steer.engine.engine import Engine, Part, Values, hook_sizes
 from steer.engine.values import Bench, site_value
 from steer.measures.answers import exact_match
-from steer.measures.attention import attention_accuracy, is_colour
+from steer.measures.attention import attention_accuracy
 from steer.measures.attribution import logit_attribution
-from steer.measures.setting import POSITIONS
 from steer.models.batch import collate
 from steer.models.checkpoint import Checkpoint
 from steer.plan.plan import Ablated, Put, Run, make_run, writer_path
 from steer.recipe.schema import Ablation
 from steer.results.evidence import Estimate, Kept
 from steer.results.tally import Tally, bootstrap_weights
-from steer.tasks.compositional.episode import Episode
-from steer.tasks.compositional.vocabulary import PAD_ID
+from steer.tasks.task import Example
 
 DRAWS = 400
-GROUPS = {1: "one argument", 2: "two arguments"}
 Floats = NDArray[np.float64]
 Measure = Callable[[Part, Values], tuple[Tensor, Tensor]]  # values and what counts, both B P
 LOGITS = Site(Node("logits"))
 
 
 class Lab:
-    def __init__(self, checkpoint: Checkpoint, episodes: Sequence[Episode], seed: int = 0) -> None:
+    def __init__(self, checkpoint: Checkpoint, episodes: Sequence[Example], seed: int = 0) -> None:
         self.engine = Engine(checkpoint)
         self.shape, self.model = self.engine.shape, self.engine.model
+        self.task, self.scoring, self.pad = checkpoint.task, checkpoint.scoring, checkpoint.vocabulary.pad
+        self.positions = checkpoint.task.longest_answer
         self.episodes, self.seed = list(episodes), seed
         self.parts = self.engine.parts(self.episodes)
         self.weights = bootstrap_weights(len(self.episodes), seed, DRAWS)
@@ -55,12 +52,12 @@ class Lab:
             self.reference = Reference(Ablation(), means, hook_sizes(self.model.config, writers), seed)
             self.benches = [self._bench(part) for part in self.parts]
         self.targets = self._tokens(self.episodes)
-        self.rivals = self._tokens([replace(episode, answer=rivals(episode)) for episode in self.episodes])
+        self.rivals = self._tokens([episode.answering(self.task.rivals(episode)) for episode in self.episodes])
 
-    def _tokens(self, episodes: Sequence[Episode]) -> list[Tensor]:
+    def _tokens(self, episodes: Sequence[Example]) -> list[Tensor]:
         """What the decoder should say, part by part."""
         rows = ([episodes[row] for row in part.rows] for part in self.parts)
-        return [torch.from_numpy(collate(some).target).to(self.engine.device) for some in rows]
+        return [torch.from_numpy(collate(some, self.engine.vocabulary).target).to(self.engine.device) for some in rows]
 
     def _bench(self, part: Part) -> Bench:
         clean = self.engine.clean(part, self.engine.order)
@@ -72,17 +69,18 @@ class Lab:
         return Bench(self.model, self.shape, clean, cache(ablated), {}, part.state())
 
     @torch.no_grad()
-    def clean(self, measure: Measure, positions: int = POSITIONS) -> Tally:
-        tally = Tally(len(self.episodes), positions)
+    def clean(self, measure: Measure, positions: int | None = None) -> Tally:
+        tally = Tally(len(self.episodes), positions or self.positions)
         for part, bench in zip(self.parts, self.benches, strict=True):
             tally.put_tensors(part.rows, *measure(part, dict(bench.clean)))
         return tally
 
     @torch.no_grad()
-    def measure(self, runs: Iterable[Run], measure: Measure, positions: int = POSITIONS) -> dict[str, Tally]:
+    def measure(self, runs: Iterable[Run], measure: Measure, positions: int | None = None) -> dict[str, Tally]:
         """Every condition of these runs, measured."""
         runs = list(runs)
-        tallies = {run.condition: Tally(len(self.episodes), positions) for run in runs if run.condition is not None}
+        size = len(self.episodes), positions or self.positions
+        tallies = {run.condition: Tally(*size) for run in runs if run.condition is not None}
         for part, bench in zip(self.parts, self.benches, strict=True):
             bench.recorded = {}
             for run in runs:
@@ -98,7 +96,8 @@ class Lab:
         site = Site(head, "pattern")
 
         def measure(part: Part, values: Values) -> tuple[Tensor, Tensor]:
-            return attention_accuracy(site_value(self.model, values, site), part.prompt, self.targets[part.number])
+            target, pattern = self.targets[part.number], site_value(self.model, values, site)
+            return attention_accuracy(pattern, part.prompt, target), self.scoring.counts(target)
 
         return measure, [site]
 
@@ -108,14 +107,14 @@ class Lab:
 
         def measure(part: Part, values: Values) -> tuple[Tensor, Tensor]:
             target = self.targets[part.number]
-            return self._written(part, site_value(self.model, values, write_site), target), is_colour(target)
+            return self._written(part, site_value(self.model, values, write_site), target), self.scoring.counts(target)
 
         return measure, [Site(node, "z" if node.is_head else None)]
 
     def choice(self, node: Node) -> tuple[Measure, list[Site]]:
-        """What a node writes into the right token's logit over that of the argument that was not chosen."""
+        """What a node writes into the right token's logit over that of the token that was not chosen."""
         share, reads = self.share(node)
-        if not any(map(chooses, self.episodes)):  # nothing is chosen here: over the mean colour's
+        if not any(map(self.task.chooses, self.episodes)):  # nothing is chosen here: over the mean alternative's
             return share, reads
         write_site = Site(node, "out" if node.is_head else None)
 
@@ -123,31 +122,32 @@ class Lab:
             target, rival = self.targets[part.number], self.rivals[part.number]
             write = site_value(self.model, values, write_site)
             right, wrong = (self._written(part, write, token) for token in (target, rival))
-            return right - wrong, is_colour(target) & (rival != target)
+            return right - wrong, self.scoring.counts(target) & (rival != target)
 
         return measure, reads
 
     def _written(self, part: Part, write: Tensor, token: Tensor) -> Tensor:
-        """What a write adds to these tokens' logits, above the mean colour's."""
+        """What a write adds to these tokens' logits, above the mean alternative's."""
         final = Site(Node("dec-resid", self.shape.decoder_layers - 1), "post").path
         stream = self.benches[part.number].clean[final]
-        return logit_attribution(self.model, {"it": write}, stream, token)["it"].double()
+        alternatives = self.scoring.alternatives([self.episodes[row] for row in part.rows])
+        return logit_attribution(self.model, {"it": write}, stream, token, alternatives)["it"].double()
 
     def exact(self) -> tuple[Measure, list[Site]]:
         """Is the whole answer right?"""
 
         def measure(part: Part, values: Values) -> tuple[Tensor, Tensor]:
-            return exact_match(values["logits"], self.targets[part.number])
+            return exact_match(values["logits"], self.targets[part.number], self.pad)
 
         return measure, [LOGITS]
 
     def said(self, tokens: Sequence[Tensor]) -> tuple[Measure, list[Site]]:
-        """Is the likeliest token this one, at steps where one of two arguments is chosen?"""
+        """Is the likeliest token this one, at steps where one of two is chosen?"""
 
         def measure(part: Part, values: Values) -> tuple[Tensor, Tensor]:
             target, rival = self.targets[part.number], self.rivals[part.number]
             said = values["logits"].argmax(-1) == tokens[part.number]
-            return said.double(), is_colour(target) & (rival != target)
+            return said.double(), self.scoring.counts(target) & (rival != target)
 
         return measure, [LOGITS]
 
@@ -155,7 +155,7 @@ class Lab:
         """The log-likelihood of the whole answer: smoother than whether it is right."""
 
         def measure(part: Part, values: Values) -> tuple[Tensor, Tensor]:
-            found = answer_likelihood(values["logits"], self.targets[part.number])[:, None]
+            found = answer_likelihood(values["logits"], self.targets[part.number], self.pad)[:, None]
             return found, torch.ones_like(found)
 
         return measure, [LOGITS]
@@ -174,10 +174,10 @@ class Lab:
     # From tallies to numbers.
 
     def kept(self, tally: Tally, clean: Tally) -> Kept:
-        """A tally's mean as a share of the clean one's: of all questions, and of each number of arguments."""
-        counts = [len(episode.question.arguments) for episode in self.episodes]
-        groups = {name: [n == count for n in counts] for count, name in GROUPS.items()}
-        parts = {name: (tally.only(rows), clean.only(rows)) for name, rows in groups.items() if any(rows)}
+        """A tally's mean as a share of the clean one's: of all questions, and of each kind of them."""
+        kinds = [self.task.kind(episode) for episode in self.episodes]
+        groups = {name: [name == kind for kind in kinds] for name in sorted({*kinds} - {""})}
+        parts = {name: (tally.only(rows), clean.only(rows)) for name, rows in groups.items()}
         shares = {name: self.share_of(*pair) for name, pair in parts.items()}
         return Kept(**dict(self.share_of(tally, clean)), groups=shares)
 
@@ -202,8 +202,8 @@ class Lab:
         return Estimate(value=round(float(value), 4), low=round(float(low), 4), high=round(float(high), 4))
 
 
-def answer_likelihood(logits: Tensor, target: Tensor) -> Tensor:
-    """The log-likelihood of each episode's answer, EOS included: B."""
-    real = target != PAD_ID
+def answer_likelihood(logits: Tensor, target: Tensor, pad: int) -> Tensor:
+    """The log-likelihood of each example's answer, the end included: B."""
+    real = target != pad
     each = -F.cross_entropy(logits.flatten(0, 1).double(), target.flatten(), reduction="none")
     return (each.view_as(real) * real).sum(-1)

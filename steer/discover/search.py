@@ -5,10 +5,10 @@ The order of events; the steps themselves are in the other files of this room.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from steer.anatomy.names import ROLES, Node, Role
+from steer.anatomy.names import Node
 from steer.base.version import __version__
 from steer.discover.attribution_patching import opinions
 from steer.discover.choosing import choices
@@ -21,7 +21,7 @@ from steer.discover.writers import chosen, logit_shares, writing_heads
 from steer.models.checkpoint import Checkpoint
 from steer.results.circuit import Circuit, Described, Edge, Member
 from steer.results.evidence import Check, Evidence, HeadSet, Kept, KeptAttention, SearchSettings
-from steer.tasks.compositional.episode import Episode
+from steer.tasks.task import Example
 
 EPISODES = 250  # of each kind
 ABLE = 0.1  # exact match: below it there is nothing of the task to be faithful to
@@ -44,27 +44,28 @@ class BestRoles:
     def _so_far(self, head: Node) -> float:
         return self.best[head].above_chance if head in self.best else 0.0
 
-    def role(self, node: Node) -> Role | None:
+    def role(self, node: Node) -> str | None:
         return self.best[node].role if node in self.best else None
 
-    def keep_outputs(self, outputs: Sequence[Node]) -> None:
+    def keep_outputs(self, outputs: Sequence[Node], role: str) -> None:
         """To look at the next token is not enough for an output head: it writes it, too."""
-        self.best = {node: s for node, s in self.best.items() if s.role != "output" or node in outputs}
+        self.best = {node: s for node, s in self.best.items() if s.role != role or node in outputs}
 
 
 def discover(
-    checkpoint: Checkpoint, searched: Sequence[Episode], judged: Sequence[Episode], count: int = EPISODES,
+    checkpoint: Checkpoint, searched: Sequence[Example], judged: Sequence[Example], count: int = EPISODES,
     threshold: float = THRESHOLD, tell: Tell = lambda done, text: None,
 ) -> Circuit:  # fmt: skip
     """Search on some episodes (`count` of each kind), judge on others (twice as many)."""
     lab = Lab(checkpoint, searched[:count])
-    choosing = Lab(checkpoint, choices(searched)[:count])
+    choosing = Lab(checkpoint, choices(checkpoint.task, searched)[:count])
     tell(0.02, "roles")
     roles = BestRoles(role_scores(choosing.engine, choosing.episodes, choosing.parts))
     shares = logit_shares(choosing)
-    outputs = writing_heads([h for h in lab.shape.all_heads if roles.role(h) == "output"], shares, threshold)
+    output = checkpoint.task.output_role
+    outputs = writing_heads([h for h in lab.shape.all_heads if roles.role(h) == output], shares, threshold)
     look_alikes = dict(roles.best)
-    roles.keep_outputs(outputs)
+    roles.keep_outputs(outputs, output)
     writers = outputs or writing_heads(lab.shape.all_heads, shares, threshold)  # nobody looks: who writes, then
     traces = [trace(choosing, head, threshold, shrinking_steps(tell, 0.05, 0.35), bool(outputs)) for head in writers]
     edges = [edge for found in traces for edge in found.edges]
@@ -73,8 +74,9 @@ def discover(
     direct = [node for node, share in shares.items() if share.low > threshold]
     members = members_of(choosing, roles, writers, edges, direct, pruned.core)
     circuit = Circuit(
+        task=checkpoint.task.name,
         checkpoint=Described(name=checkpoint.name, sha256=checkpoint.record.weights_sha256),
-        roles=heads_in_role(members, edges, {str(head): shares[head].value for head in writers}),
+        roles=heads_in_role(checkpoint.task.roles, members, edges, {str(head): shares[head].value for head in writers}),
         members=tuple(members),
         edges=tuple(edges),
         groups=tuple(group for found in traces for group in found.groups),
@@ -100,7 +102,7 @@ def discover(
     return verified(checkpoint, circuit, judged[: 2 * count], tell) if pruned.core else circuit
 
 
-def verified(checkpoint: Checkpoint, circuit: Circuit, judged: Sequence[Episode], tell: Tell) -> Circuit:
+def verified(checkpoint: Checkpoint, circuit: Circuit, judged: Sequence[Example], tell: Tell) -> Circuit:
     """The circuit with its check on other episodes."""
     assert circuit.evidence is not None
     check = verify(checkpoint, circuit, circuit.evidence, judged, tell)
@@ -119,7 +121,7 @@ def shrinking_steps(tell: Tell, start: float, end: float) -> Callable[[str], Non
 
 
 def verify(
-    checkpoint: Checkpoint, circuit: Circuit, evidence: Evidence, episodes: Sequence[Episode], tell: Tell
+    checkpoint: Checkpoint, circuit: Circuit, evidence: Evidence, episodes: Sequence[Example], tell: Tell
 ) -> Check:
     """Is it right? On other episodes: what the circuit does alone, what gradients say, what interchanges do."""
     tell(0.7, "judging")
@@ -129,7 +131,7 @@ def verify(
     lead = next((head for head in writers if head in core), writers[0])
     drawn = {edge.source for edge in circuit.edges} | {*map(str, writers)}
     traced = [head for head in lab.shape.all_heads if str(head) in drawn]
-    choosing = Lab(checkpoint, choices(episodes))
+    choosing = Lab(checkpoint, choices(checkpoint.task, episodes))
     attention = kept_attention(choosing, lead, core) if evidence.read_by == "attention" else None
     tell(0.8, "second opinions")
     some = Lab(checkpoint, choosing.episodes[: len(episodes) // 4])
@@ -192,7 +194,9 @@ def block_of(node: Node) -> str:
     return "prompt" if node.stack == "enc" else "answer so far"
 
 
-def heads_in_role(members: list[Member], edges: list[Edge], written: dict[str, float]) -> dict[Role, tuple[str, ...]]:
+def heads_in_role(
+    roles: Iterable[str], members: list[Member], edges: list[Edge], written: dict[str, float]
+) -> dict[str, tuple[str, ...]]:
     """The heads of each role that matter: those that write by how much, then by effect, then by fit."""
     effect: dict[str, float] = {}
     for edge in edges:
@@ -202,5 +206,5 @@ def heads_in_role(members: list[Member], edges: list[Edge], written: dict[str, f
     def weight(name: str) -> tuple[float, ...]:
         return tuple(-values.get(name, 0.0) for values in (written, effect, fit))
 
-    found = {role: [member.node for member in members if member.role == role] for role in ROLES}
+    found = {role: [member.node for member in members if member.role == role] for role in roles}
     return {role: tuple(sorted(names, key=weight)) for role, names in found.items() if names}

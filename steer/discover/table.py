@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from rich.table import Table
 
-from steer.anatomy.names import ROLES
 from steer.anatomy.parse import parse_node
 from steer.drawing.tables import make_table, pairs, render
 from steer.results.circuit import Circuit
 from steer.results.evidence import Check, Choice, Estimate, Evidence, Interchange, Kept
+from steer.tasks import TASKS
+from steer.tasks.task import Words
 
 READ_BY = {
     "attention": "which look at the next token and write it; read by their attention",
@@ -35,13 +36,16 @@ def describe(circuit: Circuit, paths: bool = True) -> str:
         parts += ["the task is not done: nothing to check"]
     else:
         judged = f"checked on {evidence.check.judged_on}"
-        parts += [f"{judged}; heads outside a set are mean-ablated, MLPs are kept", pairs(_check(evidence.check))]
+        parts += [
+            f"{judged}; heads outside a set are mean-ablated, MLPs are kept",
+            pairs(_check(evidence.check, TASKS[circuit.task].words)),
+        ]
     return render(*parts, *(_paths(circuit) if paths else []))
 
 
 def _roles(circuit: Circuit, evidence: Evidence) -> Iterator[Pair]:
     scores = {member.node: member.score for member in circuit.members}
-    for role in ROLES:
+    for role in TASKS[circuit.task].roles:
         heads = [f"{head} ({_percent(scores.get(head))})" for head in circuit.roles.get(role, ())]
         yield f"  {role}", ", ".join(heads) or "no head"
     unnamed = [member.node for member in circuit.members if member.role is None and parse_node(member.node).is_head]
@@ -65,7 +69,7 @@ def _paths(circuit: Circuit) -> list[Table | str]:
     return ["", make_table(titles, lines, ("sufficient", "necessary")), *groups]
 
 
-def _check(check: Check) -> Iterator[Pair]:
+def _check(check: Check, words: Words) -> Iterator[Pair]:
     smallest, chance = check.smallest_circuit, check.smallest_circuit.random_circuits
     traced = check.traced_heads
     yield "  traced paths", f"their {traced.heads} heads keep {_kept(traced.faithfulness)}"
@@ -78,10 +82,10 @@ def _check(check: Check) -> Iterator[Pair]:
         yield "  completeness", f"mean gap {gaps.mean_gap:.1%}, largest {gaps.max_gap:.1%} ({without})"
     if smallest.minimality:
         yield "  least needed head", min(smallest.minimality, key=smallest.minimality.__getitem__)
-    yield "  choice", _choice(check.choice)
+    yield "  choice", _choice(check.choice, words)
     if (seen := smallest.output_attention) is not None:
         shares = f"{seen.clean.value:.1%} clean, {seen.circuit.value:.1%} in that set"
-        yield "  output attention", f"{shares} ({seen.head}, two-argument questions)"
+        yield "  output attention", f"{shares} ({seen.head}, {words.choosing})"
     if (agreement := check.gradients) is not None:
         scores = f"EAP {_digits(agreement.eap)}, EAP-IG {_digits(agreement.eap_ig)}"
         yield "  gradients agree", f"{scores} (rank correlation with exact effects, {agreement.paths} paths)"
@@ -97,7 +101,8 @@ def _interchange(one: Interchange) -> Pair:
 def compare(circuits: Sequence[Circuit]) -> str:
     """Heads matched across checkpoints by role, the lead first, as layer.head."""
     checks = [circuit.evidence.check if circuit.evidence else None for circuit in circuits]
-    lines = {_titled(role, circuits): [_heads(c.roles.get(role, ())) for c in circuits] for role in ROLES}
+    roles = dict.fromkeys(role for circuit in circuits for role in TASKS[circuit.task].roles)
+    lines = {_titled(role, circuits): [_heads(c.roles.get(role, ())) for c in circuits] for role in roles}
     traced = [circuit.evidence.traced_from if circuit.evidence else () for circuit in circuits]
     lines["heads that paths are traced from"] = list(map(_heads, traced))
     sizes = [str(check.smallest_circuit.heads) if check else "-" for check in checks]
@@ -111,7 +116,7 @@ def compare(circuits: Sequence[Circuit]) -> str:
 
 def _titled(role: str, circuits: Sequence[Circuit]) -> str:
     """A role with the kinds of heads that are in it."""
-    heads = (head for circuit in circuits for head in circuit.roles.get(role, ()))  # type: ignore[call-overload]
+    heads = (head for circuit in circuits for head in circuit.roles.get(role, ()))
     kinds = ", ".join(dict.fromkeys(parse_node(head).kind for head in heads))
     return f"{role} ({kinds})" if kinds else role
 
@@ -136,15 +141,20 @@ def _kept(kept: Kept) -> str:
     return f"{kept.value:.1%} of the accuracy ({kept.low:.1%} to {kept.high:.1%})" + (f"; {groups}" if groups else "")
 
 
-def _choice(choice: Choice) -> str:
-    """How often each argument's colour is said, with the heads that paths are traced from and without them."""
+def _choice(choice: Choice, words: Words) -> str:
+    """How often the right token and its rival are said, with the heads that paths are traced from and without them."""
     right, other = choice.right, choice.other_argument.ablated.value
-    without = f"without {', '.join(choice.without)} {right.ablated.value:.1%}, the other argument's {other:.1%}"
-    return f"{right.clean.value:.1%} of colours right; {without}"
+    without = f"without {', '.join(choice.without)} {right.ablated.value:.1%}, {words.rival}'s {other:.1%}"
+    return f"{right.clean.value:.1%} of {words.tokens} right; {without}"
 
 
 def _mlps(kept: Mapping[str, Kept]) -> str:
     return ", ".join(f"{share.value:.0%} without {name}" for name, share in kept.items())
+
+
+def _blocks(heads: Sequence[Sequence[str]]) -> str:
+    """The kind of block that these heads are of."""
+    return ", ".join(dict.fromkeys(name.rsplit("-", 1)[0] for names in heads for name in names)) or "no head"
 
 
 def _heads(names: Sequence[str]) -> str:

@@ -1,7 +1,7 @@
 """Which decoder components write the choice, and from which of them paths are traced.
 
-What is written is counted on questions of two arguments, as the logit of the right colour over that of the other
-argument's: what is written for both alike chooses nothing.
+What is written is counted on questions that choose, as the logit of the right token over that of the token that was not
+chosen: what is written for both alike chooses nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def writing_heads(heads: Sequence[Node], shares: Mapping[Node, Estimate], thresh
 
 
 def chosen(lab: Lab, heads: Sequence[Node]) -> Choice:
-    """How often the colour of the right argument is said, and of the other one: clean, and without these heads."""
+    """How often the right token is said, and the one that was not chosen: clean, and without these heads."""
 
     def said(tokens: Sequence[Tensor]) -> Ablation:
         measure, _ = lab.said(tokens)

@@ -25,6 +25,7 @@ from steer.models.checkpoint import Checkpoint
 from steer.models.decoding import write_greedily
 from steer.models.plain.config import ModelConfig
 from steer.models.plain.transformer import State
+from steer.models.vocabulary import PAD
 from steer.plan.plan import (
     Ablated,
     Plan,
@@ -39,8 +40,7 @@ from steer.plan.plan import (
     writer_path,
 )
 from steer.recipe.schema import Ablation
-from steer.tasks.compositional.episode import Episode
-from steer.tasks.compositional.vocabulary import PAD_ID
+from steer.tasks.task import Example
 
 BATCH = 250
 BUDGET = 1 << 30  # bytes of clean activations kept in memory
@@ -62,7 +62,7 @@ class Part:
         return State(self.prompt, self.output)
 
     def real(self, path: str) -> Tensor:
-        return (self.prompt if of_encoder(path) else self.output) != PAD_ID
+        return (self.prompt if of_encoder(path) else self.output) != PAD
 
 
 def of_encoder(path: str) -> bool:
@@ -75,25 +75,26 @@ class Engine:
     def __init__(self, checkpoint: Checkpoint) -> None:
         self.model = checkpoint.model
         self.shape = checkpoint.shape
+        self.task, self.vocabulary, self.scoring = checkpoint.task, checkpoint.vocabulary, checkpoint.scoring
         self.order = hook_order(self.shape)
         self.tracer = Tracer(self.model)
         self.device = self.model.unembed.weight.device
-        self._parts: dict[tuple[tuple[Episode, ...], int], list[Part]] = {}
+        self._parts: dict[tuple[tuple[Example, ...], int], list[Part]] = {}
 
-    def parts(self, episodes: Sequence[Episode], batch: int = BATCH) -> list[Part]:
+    def parts(self, episodes: Sequence[Example], batch: int = BATCH) -> list[Part]:
         """Episodes of like length together, so that little is padded. The same episodes give the same batches."""
         key = (tuple(episodes), batch)
         if key not in self._parts:
             self._parts[key] = self._make_parts(episodes, batch)
         return self._parts[key]
 
-    def _make_parts(self, episodes: Sequence[Episode], batch: int) -> list[Part]:
+    def _make_parts(self, episodes: Sequence[Example], batch: int) -> list[Part]:
         by_length = sorted(range(len(episodes)), key=lambda row: len(episodes[row].prompt))
         parts = []
         count = -(-len(episodes) // batch)
         for number in range(count):  # of even size
             rows = by_length[number * len(episodes) // count : (number + 1) * len(episodes) // count]
-            tokens = collate([episodes[row] for row in rows])
+            tokens = collate([episodes[row] for row in rows], self.vocabulary)
             prompt, output = (torch.from_numpy(a).to(self.device) for a in (tokens.prompt, tokens.output))
             parts.append(Part(number, rows, prompt, output))
         return parts
@@ -179,7 +180,7 @@ class Session:
     def __init__(
         self, engine: Engine, plan: Plan, parts: Sequence[Part], ablation: Ablation, seed: int = 0,
         reference: Sequence[Part] | None = None, tell: Callable[[float], None] = lambda done: None,
-        counterparts: Sequence[Episode] = (),
+        counterparts: Sequence[Example] = (),
     ) -> None:  # fmt: skip
         self.engine, self.plan, self.parts, self.tell = engine, plan, parts, tell
         self.counterparts = counterparts
@@ -235,7 +236,7 @@ class Session:
         """The clean run on the counterparts of a batch, with the same tokens in the decoder."""
         if not self.plan.borrowed:
             return {}
-        tokens = collate([self.counterparts[row] for row in part.rows])
+        tokens = collate([self.counterparts[row] for row in part.rows], self.engine.vocabulary)
         prompt = torch.from_numpy(tokens.prompt).to(self.engine.device)
         return self.engine.clean(Part(part.number, part.rows, prompt, part.output), self.plan.borrowed)
 
@@ -259,7 +260,7 @@ class Session:
                 values = self.engine.run(run, bench)
             return values["logits"][:, -1]
 
-        return write_greedily(part.prompt, next_logits)
+        return write_greedily(part.prompt, next_logits, self.engine.vocabulary, self.engine.task.longest_answer)
 
 
 def _size(values: Values) -> int:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from steer.base.yaml import Document, check_as
+from steer.base.yaml import Document
 from steer.experiments.one import run_experiment
 from steer.models.checkpoint import Checkpoint, load_checkpoint
 from steer.recipe.load import Loaded, load_recipe
-from steer.recipe.schema import RECIPE, Recipe
+from steer.recipe.tasked import schema_for
 from steer.results.result import Result
 
 
 def build_recipe(name: str = "recipe", **keys: Any) -> Loaded:
     """A recipe from keyword arguments, checked like one from a file: `build_recipe(kind="clean", measures=[…])`."""
     document = Document(name, keys)
-    return Loaded(name, check_as(document, RECIPE, Recipe), document)
+    return Loaded(name, schema_for(document).check(document), document)
 
 
 def run(recipe: Loaded | str, checkpoint: Checkpoint | None = None) -> Result:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 
@@ -17,18 +17,9 @@ from steer.models.checkpoint import Checkpoint
 from steer.recipe.lower import lower
 from steer.recipe.schema import Ablation
 from steer.results.details import Pattern
-from steer.tasks.compositional.counterparts import Variable, counterpart
-from steer.tasks.compositional.episode import Episode
-from steer.tasks.compositional.vocabulary import decode_answer
+from steer.tasks.task import Example
 
 STEERED = "steered"
-# Where each variable is changed: what the circuit's roles say carries it.
-SITES: dict[Variable, tuple[str, tuple[str, ...]]] = {
-    "index-in-question": ("positions", ("$question-broadcast:all.v",)),
-    "argument": ("counterpart", ("$question-broadcast:all.z",)),
-    "relative-index": ("counterpart", ("$rhs-scanner:all.z", "$rhs-scanner:block.z")),
-    "function": ("counterpart", ("$rhs-scanner:all.z", "$rhs-scanner:block.z")),
-}
 
 
 @dataclass(frozen=True)
@@ -39,39 +30,42 @@ class SteeredAnswer:
     checkpoint: str
     variable: str
     sites: tuple[str, ...]
-    right: tuple[str, ...]  # Algorithm 1
+    right: tuple[str, ...]  # the task's
     answer: tuple[str, ...]  # the model's
-    predicted: tuple[str, ...]  # Algorithm 1 with the variable changed
+    predicted: tuple[str, ...]  # the task's with the variable changed
     steered: tuple[str, ...]  # the model's, with the intervention on
     before: Pattern
     after: Pattern
+    program: str  # what the task calls that which gives its answers
 
 
 @torch.no_grad()
-def ask(checkpoint: Checkpoint, episode: Episode, variable: Variable, sites: Sequence[str] = ()) -> SteeredAnswer:
-    other = counterpart(episode, variable)
+def ask(checkpoint: Checkpoint, episode: Example, variable: str, sites: Sequence[str] = ()) -> SteeredAnswer:
+    task = checkpoint.task
+    other = task.counterpart(episode, variable)
     if other is None:
-        raise SteerError(f"the {variable} of this prompt cannot be changed: {_why(variable, episode)}")
-    by, usual = SITES[variable]
+        raise SteerError(f"the {variable} of this prompt cannot be changed: {task.why_fixed(episode, variable)}")
+    handle, output = task.handles[variable], f"${task.output_role}"
     recipe = build_recipe(
-        kind="steer", variable=variable, by=by, sets=[{"name": STEERED, "sites": list(sites or usual)}],
-        episodes={"arity": 2}, measures=[{"name": "attention-pattern", "heads": "$output"}, {"name": "exact-match"}],
+        kind="steer", variable=variable, by=handle.by, sets=[{"name": STEERED, "sites": list(sites or handle.sites)}],
+        episodes=dict(task.needed.keys),
+        measures=[{"name": "attention-pattern", "heads": output}, {"name": "exact-match"}],
     ).recipe  # fmt: skip
     engine = Engine(checkpoint)
     plan = lower(recipe, engine.shape)
-    head = engine.shape.one_head("$output")
+    head = engine.shape.one_head(output)
 
-    def session(shown: Episode) -> Session:
+    def session(shown: Example) -> Session:
         return Session(engine, plan, engine.parts([shown]), Ablation(), counterparts=[other])
 
     def write(condition: str) -> tuple[str, ...]:
         one = session(episode)
-        return decode_answer(one.generate(condition, one.parts[0])[0].tolist())
+        return engine.vocabulary.decode_answer(one.generate(condition, one.parts[0])[0].tolist())
 
     def look(condition: str, written: tuple[str, ...]) -> Pattern:
-        shown = replace(episode, answer=written)
+        shown = episode.answering(written)
         values = next(v for _, name, v in session(shown).results() if name == condition)
-        queries, keys = axis_tokens(head, episode, written)
+        queries, keys = axis_tokens(head, episode, written, engine.vocabulary)
         weights = plain_numbers(site_value(engine.model, values, Site(head, "pattern"))[0])
         return Pattern(str(head), str(episode), written, queries, keys, weights, condition, expected=episode.answer)
 
@@ -79,14 +73,5 @@ def ask(checkpoint: Checkpoint, episode: Episode, variable: Variable, sites: Seq
     changed = tuple(str(edit.site) for run in plan.runs if run.name == STEERED for edit in run.edits)
     return SteeredAnswer(
         str(episode), checkpoint.name, variable, changed, episode.answer, clean, other.answer, steered,
-        look("before", clean), look(STEERED, steered),
+        look("before", clean), look(STEERED, steered), task.words.program,
     )  # fmt: skip
-
-
-def _why(variable: Variable, episode: Episode) -> str:
-    if len(episode.question.arguments) != 2:
-        return "a question of two arguments is needed (`steer attend` shows the answer to any other)"
-    return {
-        "function": "the support shows no other function of two arguments with another answer",
-        "argument": "there is no primitive besides the two arguments",
-    }.get(variable, "the answer would be the same")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -12,42 +12,38 @@ from steer.base.errors import SteerError
 from steer.engine.engine import Engine
 from steer.engine.values import site_value
 from steer.models.checkpoint import Checkpoint
-from steer.models.decoding import answers
+from steer.models.vocabulary import Vocabulary
 from steer.results.details import Pattern
-from steer.tasks.compositional.episode import Episode
-from steer.tasks.compositional.program import solve
-from steer.tasks.compositional.splits import SplitName, make_splits
-from steer.tasks.compositional.vocabulary import SOS
+from steer.tasks.task import Example
 
 
-def choose_episode(
-    checkpoint: Checkpoint, number: int | None, prompt: str | None, split: SplitName = "test"
-) -> Episode:
-    """An episode of a split by its number, or one that was typed."""
+def choose_episode(checkpoint: Checkpoint, number: int | None, prompt: str | None) -> Example:
+    """An example of the held-out split by its number, or one that was typed."""
     if number is not None and prompt is not None:
         raise SteerError("give --episode or --prompt, not both")
     if prompt is not None:
-        episode = Episode.parse(prompt)
-        if len(episode.prompt) > checkpoint.model.config.max_length:
+        typed: Example = checkpoint.task.parse(prompt)
+        if len(typed.prompt) > checkpoint.model.config.max_length:
             raise SteerError(
-                f"prompt: {len(episode.prompt)} tokens, the model takes {checkpoint.model.config.max_length}"
+                f"prompt: {len(typed.prompt)} tokens, the model takes {checkpoint.model.config.max_length}"
             )
-        return replace(episode, answer=solve(episode).answer)
-    episodes = make_splits(checkpoint.record.data_seed)[split]
+        return typed
+    split = checkpoint.task.splits[-1]
+    episodes: Sequence[Example] = checkpoint.task.split(split, checkpoint.record.data_seed)
     if not 0 <= (number or 0) < len(episodes):
         raise SteerError(f"the {split} split has episodes 0 to {len(episodes) - 1:,}, not {number}")
     return episodes[number or 0]
 
 
 @torch.no_grad()
-def attention_pattern(checkpoint: Checkpoint, head: Node, episode: Episode) -> Pattern:
+def attention_pattern(checkpoint: Checkpoint, head: Node, episode: Example) -> Pattern:
     """A head's pattern while the model reads the prompt and writes its own answer."""
-    written = next(answers(checkpoint.model, [episode]))
+    written = next(checkpoint.answers([episode]))
     engine = Engine(checkpoint)
     site = Site(head, "pattern")
-    (part,) = engine.parts([replace(episode, answer=written)])
+    (part,) = engine.parts([episode.answering(written)])
     weights = site_value(engine.model, engine.clean(part, [site.path]), site)[0]
-    queries, keys = axis_tokens(head, episode, written)
+    queries, keys = axis_tokens(head, episode, written, checkpoint.vocabulary)
     return Pattern(str(head), str(episode), written, queries, keys, plain_numbers(weights), expected=episode.answer)
 
 
@@ -55,9 +51,11 @@ def plain_numbers(weights: Tensor) -> tuple[tuple[float, ...], ...]:
     return tuple(map(tuple, weights.tolist()))
 
 
-def axis_tokens(head: Node, episode: Episode, written: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def axis_tokens(
+    head: Node, episode: Example, written: tuple[str, ...], vocabulary: Vocabulary
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The tokens that a head attends from, and those that it attends to."""
-    decoder = (SOS, *written)
+    decoder = (vocabulary.tokens[vocabulary.start], *written)
     return (
         episode.prompt if head.kind == "enc-self" else decoder,
         decoder if head.kind == "dec-self" else episode.prompt,

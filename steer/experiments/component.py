@@ -17,18 +17,17 @@ from steer.anatomy.names import Node, Site
 from steer.engine.engine import Engine, Part, Values
 from steer.engine.values import site_value
 from steer.measures.alignment import Alignment
-from steer.measures.attention import attention_accuracy, is_colour
+from steer.measures.attention import attention_accuracy
 from steer.measures.attribution import logit_attribution
 from steer.measures.measured import MEMORY, attribution_sites
-from steer.measures.setting import POSITIONS
 from steer.measures.structure import add_alignment
 from steer.models.batch import collate
 from steer.models.checkpoint import Checkpoint
+from steer.models.scoring import Scoring
 from steer.results.details import Histogram
 from steer.results.rows import Labels, Row
 from steer.results.tally import Tally, bootstrap_weights
-from steer.tasks.compositional.episode import Episode
-from steer.tasks.compositional.vocabulary import COLOURS, ID
+from steer.tasks.task import Example
 
 
 @dataclass
@@ -44,19 +43,21 @@ class Page:
 
 
 @torch.no_grad()
-def component_page(checkpoint: Checkpoint, node: Node, episodes: Sequence[Episode], seed: int = 0) -> Page:
+def component_page(checkpoint: Checkpoint, node: Node, episodes: Sequence[Example], seed: int = 0) -> Page:
     engine = Engine(checkpoint)
-    tallies = _tallies(node, len(episodes))
+    tallies = _tallies(node, len(episodes), engine.scoring)
     aligned = Alignment(len(episodes))
     for part in engine.parts(episodes):
-        target = torch.from_numpy(collate([episodes[row] for row in part.rows]).target).to(engine.device)
+        shown = [episodes[row] for row in part.rows]
+        target = torch.from_numpy(collate(shown, engine.vocabulary).target).to(engine.device)
         values = engine.clean(part, _paths(engine, node))
         if node.stack == "dec":
-            _add_contribution(engine, node, part, values, target, tallies)
+            share = _contribution(engine, node, values, target, shown)
+            _add_contribution(engine.scoring, part, share, target, tallies)
         if node.kind == "dec-cross":
             found = attention_accuracy(site_value(engine.model, values, Site(node, "pattern")), part.prompt, target)
-            tallies["attention-accuracy"].put_tensors(part.rows, *found)
-            add_alignment(aligned, engine.model, node, part, values)
+            tallies["attention-accuracy"].put_tensors(part.rows, found, engine.scoring.counts(target))
+            add_alignment(aligned, engine.model, engine.scoring, node, part, values)
     weights = bootstrap_weights(len(episodes), seed)
     page = Page(str(node), checkpoint.name, len(episodes), [r for t in tallies.values() for r in t.table(weights)])
     if node.kind == "dec-cross":
@@ -65,15 +66,16 @@ def component_page(checkpoint: Checkpoint, node: Node, episodes: Sequence[Episod
     return page
 
 
-def _tallies(node: Node, episodes: int) -> dict[str, Tally]:
+def _tallies(node: Node, episodes: int, scoring: Scoring) -> dict[str, Tally]:
     tallies: dict[str, Tally] = {}
+    positions = scoring.task.longest_answer
     if node.stack == "dec":
         written = Labels("clean", "logit-attribution", str(node), unit="logit")
-        tallies["all"] = Tally(episodes, POSITIONS, labels=written)
-        tallies |= {colour: Tally(episodes, 1, labels=replace(written, group=colour)) for colour in COLOURS}
+        tallies["all"] = Tally(episodes, positions, labels=written)
+        tallies |= {token: Tally(episodes, 1, labels=replace(written, group=token)) for token in scoring.tokens}
     if node.kind == "dec-cross":
         labels = Labels("clean", "attention-accuracy", str(node))
-        tallies["attention-accuracy"] = Tally(episodes, POSITIONS, hits=True, labels=labels)
+        tallies["attention-accuracy"] = Tally(episodes, positions, hits=True, labels=labels)
     return tallies
 
 
@@ -84,17 +86,21 @@ def _paths(engine: Engine, node: Node) -> list[str]:
     return [*paths, MEMORY.path]
 
 
-def _add_contribution(
-    engine: Engine, node: Node, part: Part, values: Values, target: Tensor, tallies: dict[str, Tally]
-) -> None:
+def _contribution(engine: Engine, node: Node, values: Values, target: Tensor, shown: Sequence[Example]) -> Tensor:
+    """What a node writes into the logits of these tokens: B T."""
     final = attribution_sites(engine.shape)[-1]
     write = site_value(engine.model, values, Site(node, "out" if node.is_head else None))
-    share = logit_attribution(engine.model, {"it": write}, values[final.path], target)["it"].double()
-    tallies["all"].put_tensors(part.rows, share, is_colour(target))
-    for colour in COLOURS:
-        here = (target == ID[colour]).double()
+    alternatives = engine.scoring.alternatives(shown)
+    return logit_attribution(engine.model, {"it": write}, values[final.path], target, alternatives)["it"].double()
+
+
+def _add_contribution(scoring: Scoring, part: Part, share: Tensor, target: Tensor, tallies: dict[str, Tally]) -> None:
+    """Over all tokens that count, and for each of them."""
+    tallies["all"].put_tensors(part.rows, share, scoring.counts(target))
+    for token in scoring.tokens:
+        here = (target == scoring.vocabulary.ids[token]).double()
         total = here.sum(1, keepdim=True)
-        tallies[colour].put_tensors(part.rows, (share * here).sum(1, keepdim=True) / total.clamp(min=1), total)
+        tallies[token].put_tensors(part.rows, (share * here).sum(1, keepdim=True) / total.clamp(min=1), total)
 
 
 def _left_out(node: Node) -> list[str]:

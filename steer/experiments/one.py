@@ -23,14 +23,15 @@ from steer.measures.setting import Setting
 from steer.models.checkpoint import Checkpoint
 from steer.plan.plan import Plan, is_held
 from steer.recipe.load import Loaded
-from steer.recipe.schema import PositionSwap, Recipe, Steer
+from steer.recipe.predicted import changed_variable, counterparts
+from steer.recipe.schema import OWN, Recipe, Steer
 from steer.results.provenance import Provenance, Weights
 from steer.results.result import Result, content_hash
-from steer.tasks.compositional.episode import Episode
-from steer.tasks.compositional.selection import counterparts, select
+from steer.tasks.task import Example
 
 RESULT_REVISION = 3  # increase when a recipe's results may change: saved results are then computed again
 UNABLATED = ("clean", "steer", "position-swap")  # kinds of recipes that ablate nothing
+REFERENCE = 2_000  # episodes of another set that means are taken over, at most
 Tell = Callable[[float], None]
 
 
@@ -41,12 +42,10 @@ def run_experiment(
     started, recipe = time.perf_counter(), loaded.recipe
     engine = engine or Engine(checkpoint)
     plan = loaded.plan(engine.shape)
-    variable = recipe.variable if isinstance(recipe, Steer) else None
-    # A swap needs questions whose answer it changes: `A S A` says the same with its positions exchanged.
-    changed = "index-in-question" if isinstance(recipe, PositionSwap) else variable
-    episodes = select(recipe.episodes, checkpoint.record.data_seed, changed)
+    check_task(recipe, checkpoint)
+    episodes = checkpoint.task.examples(recipe.episodes, checkpoint.record.data_seed, changed_variable(recipe))
     check_lengths(episodes, checkpoint)
-    others = counterparts(episodes, variable) if variable else []
+    others = counterparts(episodes, recipe)
     parts = engine.parts(episodes)
     collectors = Collectors(Setting(recipe, engine, episodes, place_warnings(plan, parts)), plan)
     reference = reference_parts(recipe, checkpoint, engine)
@@ -65,7 +64,14 @@ def run_experiment(
     return Result(provenance, rows, tensors, details)
 
 
-def check_lengths(episodes: Sequence[Episode], checkpoint: Checkpoint) -> None:
+def check_task(recipe: Recipe, checkpoint: Checkpoint) -> None:
+    if recipe.task is not checkpoint.task:
+        raise SteerError(
+            f"the recipe is about the task {recipe.task.name!r}, {checkpoint.name} of {checkpoint.task.name!r}"
+        )
+
+
+def check_lengths(episodes: Sequence[Example], checkpoint: Checkpoint) -> None:
     longest, most = max(len(episode.prompt) for episode in episodes), checkpoint.model.config.max_length
     if longest > most:
         raise SteerError(f"episodes: prompts of up to {longest} tokens; {checkpoint.name} takes {most}")
@@ -89,11 +95,9 @@ def place_warnings(plan: Plan, parts: Sequence[Part]) -> dict[str, str]:
 
 def reference_parts(recipe: Recipe, checkpoint: Checkpoint, engine: Engine) -> list[Part] | None:
     """The episodes that ablation means are taken over, when they are not the recipe's own."""
-    if recipe.ablation.reference == "episodes":
+    if recipe.ablation.reference == OWN:
         return None
-    from steer.tasks.compositional.splits import make_splits
-
-    return engine.parts(make_splits(checkpoint.record.data_seed)[recipe.ablation.reference][:2_000])
+    return engine.parts(checkpoint.task.split(recipe.ablation.reference, checkpoint.record.data_seed)[:REFERENCE])
 
 
 def describe(
@@ -114,7 +118,7 @@ def describe(
         layer_norm="recomputed on edited streams",
         intervals="95 %, bootstrap over examples; Wilson where an example is one hit or miss",
         forwards=plan.forwards, device=str(weight.device), dtype=str(weight.dtype).removeprefix("torch."),
-        versions=versions(),
+        versions=versions(), task=checkpoint.task.name,
     )  # fmt: skip
 
 

@@ -12,7 +12,6 @@ import torch
 
 from steer.anatomy.names import Site
 from steer.engine.engine import Part, Values
-from steer.measures.attention import is_colour
 from steer.measures.setting import Setting
 from steer.plan.plan import UNCHANGED
 from steer.recipe.schema import AttentionMeasure
@@ -42,7 +41,7 @@ class Arrived:
         one, two = (self.setting.value(found, site) for found in (self.before, values))
         measure = self.setting.recipe.measures[number]
         if isinstance(measure, AttentionMeasure):  # only some of its steps count
-            counted = is_colour(self.setting.target(part, "answer"))
+            counted = self.setting.scoring.counts(self.setting.target(part, "answer"))
             one, two = one[counted], two[counted]
         limit = ROUNDING * torch.finfo(one.dtype).eps * float(one.abs().max())
         return max(0.0, float((one - two).abs().max()) - limit)

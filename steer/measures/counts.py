@@ -10,15 +10,14 @@ from torch import Tensor
 from steer.anatomy.names import Site
 from steer.engine.engine import Part, Values
 from steer.measures.answers import exact_match, exact_tokens, token_accuracy
-from steer.measures.attention import attention_accuracy, attention_mass, is_colour
+from steer.measures.attention import attention_accuracy, attention_mass
 from steer.measures.attribution import CONSTANT, logit_attribution
 from steer.measures.measured import attribution_sites
-from steer.measures.setting import POSITIONS, Setting, TallyBook
+from steer.measures.setting import Setting, TallyBook
 from steer.recipe.schema import AnswerMeasure, AttentionMeasure, AttributionMeasure
 from steer.results.details import Detail, Transcript
 from steer.results.rows import Labels, Row
 from steer.results.tally import Floats
-from steer.tasks.compositional.vocabulary import decode_answer
 
 EXAMPLES = 5  # answers that are kept to be read
 ATTENTION = {"attention-accuracy": attention_accuracy, "attention-mass": attention_mass}
@@ -31,6 +30,7 @@ class Counted:
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
         self.book = TallyBook(len(setting.episodes))
+        self.positions = setting.task.longest_answer
 
     def rows(self, weights: Floats) -> list[Row]:
         return self.book.rows(weights)
@@ -48,9 +48,10 @@ class Attention(Counted):
         target = self.setting.target(part, self.measure.against)
         for head in self.heads:
             pattern = self.setting.value(values, Site(head, "pattern"))  # B T S
-            hits, counted = ATTENTION[self.measure.name](pattern, part.prompt, target)
+            looked = ATTENTION[self.measure.name](pattern, part.prompt, target)
             labels = Labels(condition, self.measure.name, str(head), self.measure.against)
-            self.book.put(part, POSITIONS, hits, counted, self.measure.name == "attention-accuracy", labels)
+            hits = self.measure.name == "attention-accuracy"
+            self.book.put(part, self.positions, looked, self.setting.scoring.counts(target), hits, labels)
 
 
 class Attribution(Counted):
@@ -69,10 +70,11 @@ class Attribution(Counted):
             for s in self.writers
         }
         stream = self.clean.setdefault(part.number, values[self.final.path])  # the clean condition comes first
-        shares = logit_attribution(self.setting.engine.model, writes, stream, target)
+        alternatives, counted = self.setting.alternatives(part), self.setting.scoring.counts(target)
+        shares = logit_attribution(self.setting.engine.model, writes, stream, target, alternatives)
         for component in dict.fromkeys((*self.components, CONSTANT)):
             labels = Labels(condition, self.measure.name, component, unit="logit")
-            self.book.put(part, POSITIONS, shares[component].double(), is_colour(target), False, labels)
+            self.book.put(part, self.positions, shares[component].double(), counted, False, labels)
 
 
 class Answers(Counted):
@@ -84,14 +86,16 @@ class Answers(Counted):
     def add(self, part: Part, condition: str, values: Values) -> None:
         if self.measure.decoding == "forced":
             target = self.setting.target(part, self.measure.against)
-            self._put(part, condition, *ANSWERS[self.measure.name](values["logits"], target))
+            pad = self.setting.vocabulary.pad
+            self._put(part, condition, *ANSWERS[self.measure.name](values["logits"], target, pad))
 
     def add_written(self, part: Part, condition: str, written: Tensor) -> None:
         """Answers that the model wrote itself, with the condition's interventions on."""
         against = self.measure.against
         self._remember(part, condition, written)
         names = ("answer", "counterfactual") if against == "neither" else (against,)
-        held = [exact_tokens(written, self.setting.target(part, name)) for name in names]
+        pad, end = self.setting.vocabulary.pad, self.setting.vocabulary.end
+        held = [exact_tokens(written, self.setting.target(part, name), pad, end) for name in names]
         hits = sum((right for right, _ in held), start=torch.zeros_like(held[0][0]))
         self._put(part, condition, 1 - hits if against == "neither" else hits, held[0][1])
 
@@ -101,7 +105,7 @@ class Answers(Counted):
             return
         for place, row in enumerate(part.rows):
             if row < EXAMPLES:
-                said = decode_answer(written[place].tolist())
+                said = self.setting.vocabulary.decode_answer(written[place].tolist())
                 right, other = (self.setting.answers[name][row].answer for name in ("answer", "counterfactual"))
                 prompt = str(self.setting.episodes[row])
                 self.transcripts.append(Transcript(condition, prompt, said, right, other))
@@ -110,6 +114,6 @@ class Answers(Counted):
         return self.transcripts
 
     def _put(self, part: Part, condition: str, values: Tensor, counted: Tensor) -> None:
-        positions = 1 if self.measure.name == "exact-match" else POSITIONS + 1  # EOS is a step too
+        positions = 1 if self.measure.name == "exact-match" else self.positions + 1  # the end is a step too
         labels = Labels(condition, self.measure.name, "", self.measure.against, self.measure.decoding)
         self.book.put(part, positions, values, counted, True, labels)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from steer.anatomy.names import Node, Shape, Site
@@ -18,7 +19,9 @@ from steer.recipe.schema import (
     RSquaredMeasure,
     Steer,
 )
+from steer.tasks.task import PROMPT
 
+Labels = Mapping[str, Mapping[str, str]]  # label -> which tokens carry it -> their sequence
 # Figures that draw one measure alone.
 FIGURE_OF = {
     "scatter": "r-squared",
@@ -47,9 +50,9 @@ def measured_sites(recipe: Recipe, context: Context) -> list[Reads]:
         if measure.against != "answer" and not isinstance(recipe, PositionSwap | Steer):
             context.fault((*key, "against"), "only a position-swap or a steer has a counterfactual answer")
         if isinstance(measure, AttentionMeasure) and measure.against != "answer" and _other_length(recipe):
-            text = "another function's answer may be of another length, so there is no step by step to hold it against"
+            text = "the changed answer may be of another length, so there is no step by step to hold it against"
             context.fault((*key, "against"), text)
-        reads = _reads(measure, context, key)
+        reads = _reads(measure, recipe.task.labels, context, key)
         for row in reads.rows:
             if any(row in before.rows for before in found):
                 context.fault(key, f"{' '.join(filter(None, row))} is measured twice")
@@ -57,7 +60,7 @@ def measured_sites(recipe: Recipe, context: Context) -> list[Reads]:
     return found
 
 
-def _reads(measure: Measure, context: Context, key: Key) -> Reads:
+def _reads(measure: Measure, labels: Labels, context: Context, key: Key) -> Reads:
     match measure:
         case AttributionMeasure():
             nodes = _attributed(measure, context, (*key, "components"))
@@ -76,7 +79,7 @@ def _reads(measure: Measure, context: Context, key: Key) -> Reads:
             heads = _crossing(context, measure.heads, (*key, "heads"), "copying from the prompt")
             return Reads((MEMORY,), (MEMORY,), _rows(measure.name, heads))
         case RSquaredMeasure():
-            sites = tuple(_represented(measure, context, key))
+            sites = tuple(_represented(measure, labels, context, key))
             return Reads(sites, sites, tuple((measure.name, str(site), measure.tokens) for site in sites))
 
 
@@ -99,7 +102,7 @@ def check_figures(recipe: Recipe, context: Context) -> None:
 
 
 def _other_length(recipe: Recipe) -> bool:
-    return isinstance(recipe, Steer) and recipe.variable == "function"
+    return isinstance(recipe, Steer) and not recipe.task.keeps_length(recipe.variable)
 
 
 def _attributed(measure: AttributionMeasure, context: Context, key: Key) -> list[Node]:
@@ -118,19 +121,24 @@ def _crossing(context: Context, names: tuple[str, ...], key: Key, what: str) -> 
     return heads
 
 
-def _represented(measure: RSquaredMeasure, context: Context, key: Key) -> list[Site]:
-    if (measure.label == "relative-index") != (measure.tokens == "steps"):
-        text = "relative-index is of steps; index-in-question is of symbols or colours"
+def _represented(measure: RSquaredMeasure, labels: Labels, context: Context, key: Key) -> list[Site]:
+    if measure.tokens not in labels[measure.label]:
+        text = "; ".join(f"{label} is of {' or '.join(tokens)}" for label, tokens in labels.items())
         context.fault((*key, "tokens"), text)
     site = context.site((*key, "site"), measure.site)
     if site is None:
         return []
     if site.port in ("scores", "pattern"):
         context.fault((*key, "site"), f"{site} is between tokens; R² is of activations, one vector a token")
-    elif of_prompt(site) != (measure.tokens != "steps"):
+    elif of_prompt(site) != (_sequence(measure.tokens, labels) == PROMPT):
         where = "prompt" if of_prompt(site) else "decoder"
         context.fault((*key, "tokens"), f"{site} has its values at the {where}'s tokens, not at {measure.tokens}")
     return [site]
+
+
+def _sequence(tokens: str, labels: Labels) -> str:
+    """The sequence of the tokens that carry a label."""
+    return next(words[tokens] for words in labels.values() if tokens in words)
 
 
 def of_prompt(site: Site) -> bool:

@@ -13,15 +13,12 @@ from steer.anatomy.names import Node, Site
 from steer.engine.engine import Engine, Part, Values
 from steer.engine.values import site_value
 from steer.models.batch import collate
+from steer.recipe.predicted import counterfactual
 from steer.recipe.schema import Recipe
 from steer.results.details import Detail
 from steer.results.rows import Labels, Row
 from steer.results.tally import Floats, Tally
-from steer.tasks.compositional.episode import Episode
-from steer.tasks.compositional.grammar import PAPER
-from steer.tasks.compositional.selection import counterfactual
-
-POSITIONS = PAPER.length[1]  # colours of an answer, at most
+from steer.tasks.task import Example
 
 
 class Collector(Protocol):
@@ -34,9 +31,10 @@ class Collector(Protocol):
 
 class Setting:
     def __init__(
-        self, recipe: Recipe, engine: Engine, episodes: Sequence[Episode], warnings: Mapping[str, str] | None = None
+        self, recipe: Recipe, engine: Engine, episodes: Sequence[Example], warnings: Mapping[str, str] | None = None
     ) -> None:
         self.recipe, self.engine, self.episodes = recipe, engine, episodes
+        self.task, self.vocabulary, self.scoring = engine.task, engine.vocabulary, engine.scoring
         self.warnings = warnings or {}  # condition -> what its numbers must not be read without
         self.answers = {"answer": list(episodes)}
         if any(measure.against != "answer" for measure in recipe.measures):
@@ -48,8 +46,14 @@ class Setting:
         key = (part.number, against)
         if key not in self._targets:
             episodes = [self.answers[against][row] for row in part.rows]
-            self._targets[key] = torch.from_numpy(collate(episodes).target).to(self.engine.device)
+            self._targets[key] = torch.from_numpy(collate(episodes, self.engine.vocabulary).target).to(
+                self.engine.device
+            )
         return self._targets[key]
+
+    def alternatives(self, part: Part) -> list[tuple[int, ...]]:
+        """For each example of a batch the tokens whose mean logit a logit is held against."""
+        return self.scoring.alternatives([self.episodes[row] for row in part.rows])
 
     def warned(self, row: Row, arrived: str = "") -> Row:
         """The row with what must be said about its condition."""

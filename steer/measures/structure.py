@@ -13,16 +13,15 @@ from steer.engine.engine import Part, Values
 from steer.engine.values import attention
 from steer.experiments.attend import axis_tokens
 from steer.measures.alignment import ABOVE_NULL, Alignment
-from steer.measures.attention import is_colour
 from steer.measures.attribution import ov_alignment
 from steer.measures.measured import MEMORY
 from steer.measures.representation import Floats, explained, principal_components
 from steer.measures.setting import Setting
 from steer.models.plain.transformer import Transformer
+from steer.models.scoring import Scoring
 from steer.recipe.schema import AlignmentMeasure, PatternMeasure, RSquaredMeasure
 from steer.results.details import Detail, Pattern, Scatter
 from steer.results.rows import Labels, Row, Unit
-from steer.tasks.compositional.labels import labelled_tokens, ordinal
 
 SHOWN = 600  # points of a scatter plot, at most
 
@@ -40,7 +39,7 @@ class Patterns:
             return
         row, episode = part.rows.index(self.number), self.setting.episodes[self.number]
         for head in self.heads:
-            queries, keys = axis_tokens(head, episode, episode.answer)
+            queries, keys = axis_tokens(head, episode, episode.answer, self.setting.vocabulary)
             weights = self.setting.value(values, Site(head, "pattern"))[row, : len(queries), : len(keys)]
             rounded = tuple(tuple(round(w, 4) for w in line) for line in weights.tolist())
             roles = tuple(role for role, heads in self.setting.engine.shape.roles if head in heads)
@@ -63,7 +62,7 @@ class Alignments:
     def add(self, part: Part, condition: str, values: Values) -> None:
         for head in self.heads:
             found = self.found.setdefault((condition, head), Alignment(len(self.setting.episodes)))
-            add_alignment(found, self.setting.engine.model, head, part, values)
+            add_alignment(found, self.setting.engine.model, self.setting.scoring, head, part, values)
 
     def rows(self, weights: Floats) -> list[Row]:
         rows = []
@@ -78,12 +77,14 @@ class Alignments:
         return [found.histogram(condition, str(head)) for (condition, head), found in self.found.items()]
 
 
-def add_alignment(found: Alignment, model: Transformer, head: Node, part: Part, values: Values) -> None:
-    """What a head would copy from the colour tokens of a batch, against the unembedding."""
-    colours = is_colour(part.prompt)  # B S
-    memory, tokens = values[MEMORY.path][colours], part.prompt[colours]
+def add_alignment(
+    found: Alignment, model: Transformer, scoring: Scoring, head: Node, part: Part, values: Values
+) -> None:
+    """What a head would copy from the tokens of a batch that count, against the unembedding."""
+    counted = scoring.counts(part.prompt)  # B S
+    memory, tokens = values[MEMORY.path][counted], part.prompt[counted]
     own, other = ov_alignment(model, attention(model, head), head.head or 0, memory, tokens)
-    owners = np.asarray(part.rows)[colours.nonzero()[:, 0].cpu().numpy()]
+    owners = np.asarray(part.rows)[counted.nonzero()[:, 0].cpu().numpy()]
     found.add(owners, own.double().cpu().numpy(), other.double().cpu().numpy())
 
 
@@ -93,7 +94,8 @@ class Represented:
     def __init__(self, setting: Setting, measure: RSquaredMeasure) -> None:
         self.setting, self.measure = setting, measure
         self.site = setting.engine.shape.site(measure.site)
-        self.places = [labelled_tokens(e, measure.label, measure.tokens) for e in setting.episodes]
+        labelled = [setting.task.labelled(e, measure.label, measure.tokens) for e in setting.episodes]
+        self.places = [[(place, label) for (_, place), label in points] for points in labelled]
         if not any(self.places):
             raise SteerError(f"measures: r-squared of {self.site}: these episodes have no {measure.tokens} to label")
         self.values: dict[str, list[Floats]] = {}
@@ -140,6 +142,10 @@ class Represented:
             x=_short(plane[shown, 0]), y=_short(plane[shown, 1]),
             labels=tuple(ordinal(label) for label in labels[shown].tolist()),
         )  # fmt: skip
+
+
+def ordinal(number: int) -> str:
+    return {1: "1st", 2: "2nd", 3: "3rd"}.get(number, f"{number}th")
 
 
 def _short(numbers: Floats) -> tuple[float, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -20,11 +21,16 @@ from steer.anatomy.names import Shape
 from steer.base.errors import CheckpointError
 from steer.base.files import open_file, write_atomically
 from steer.base.shipped import RECORD, locate
+from steer.models.decoding import answers
 from steer.models.header import read_header
 from steer.models.plain.config import ModelConfig
 from steer.models.plain.transformer import Transformer
 from steer.models.record import Record, read_record
+from steer.models.scoring import Scoring
+from steer.models.vocabulary import Vocabulary
 from steer.results.circuit import Circuit, read_circuit, with_roles
+from steer.tasks import TASKS
+from steer.tasks.task import Example, Task
 
 __all__ = ["Checkpoint", "Record", "check_tensors", "load_checkpoint", "read_record", "save_checkpoint"]
 WEIGHTS = "model.safetensors"
@@ -43,6 +49,26 @@ class Checkpoint:
     @cached_property
     def shape(self) -> Shape:
         return with_roles(self.record.shape, self.circuit, Path(self.name))
+
+    @cached_property
+    def task(self) -> Task:
+        return TASKS[self.record.task]
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        return Vocabulary(self.record.vocabulary)
+
+    @property
+    def device(self) -> torch.device:
+        return self.model.unembed.weight.device
+
+    @cached_property
+    def scoring(self) -> Scoring:
+        return Scoring(self.task, self.vocabulary, self.device)
+
+    def answers(self, examples: Sequence[Example]) -> Iterator[tuple[str, ...]]:
+        """The model's own answers, by greedy decoding."""
+        return answers(self.model, examples, self.vocabulary, self.task.longest_answer)
 
 
 def load_checkpoint(

@@ -11,12 +11,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from steer.anatomy.names import Shape
-from steer.base.errors import CheckpointError
+from steer.base.errors import CheckpointError, SteerError
 from steer.base.files import read_text
-from steer.base.shipped import RECORD
+from steer.base.shipped import DEFAULT_TASK, RECORD
 from steer.base.version import __version__
 from steer.models.plain.config import ModelConfig
-from steer.tasks.compositional.vocabulary import TOKENS
+from steer.tasks import TASKS
 
 MAX_BYTES = 20_000_000
 
@@ -29,7 +29,8 @@ class Record(BaseModel):
     format: Literal[1] = 1
     description: str = ""
     config: ModelConfig
-    vocabulary: tuple[str, ...] = TOKENS
+    task: str = DEFAULT_TASK
+    vocabulary: tuple[str, ...] = ()  # a token's id is its place; the task's own tokens unless given
     seed: int
     protocol: dict[str, Any]  # as resolved, so that a run can be repeated from its checkpoint
     history: list[dict[str, Any]]  # one entry for each epoch
@@ -37,9 +38,14 @@ class Record(BaseModel):
     weights_sha256: Annotated[str, Field(pattern="^([0-9a-f]{64})?$")] = ""
     version: str = __version__
 
+    def model_post_init(self, context: Any) -> None:
+        if not self.vocabulary and self.task in TASKS:
+            self.vocabulary = TASKS[self.task].tokens
+
     @property
     def shape(self) -> Shape:
-        return Shape(self.config.encoder_layers, self.config.decoder_layers, self.config.heads)
+        sizes = self.config.encoder_layers, self.config.decoder_layers, self.config.heads
+        return Shape(*sizes, role_words=tuple(TASKS[self.task].roles))
 
     @property
     def data_seed(self) -> int:
@@ -60,6 +66,20 @@ def read_record(folder: Path) -> Record:
             for e in error.errors()
         ]
         raise CheckpointError(*faults) from error
-    if record.vocabulary != TOKENS:
-        raise CheckpointError(f"{path}: was trained on another vocabulary: {' '.join(record.vocabulary):.200}")
+    _check_vocabulary(record, str(path))
     return record
+
+
+def _check_vocabulary(record: Record, place: str) -> None:
+    """Every token of the task once, framed by the same three, and as many in all as the model has."""
+    try:
+        needed = TASKS[record.task].tokens
+    except SteerError as error:
+        raise CheckpointError(*(f"{place}: task: {fault}" for fault in error.faults)) from error
+    tokens = record.vocabulary
+    if tokens[:3] != needed[:3] or not set(needed) <= set(tokens) or len(set(tokens)) < len(tokens):
+        raise CheckpointError(f"{place}: was trained on another vocabulary: {' '.join(tokens):.200}")
+    if len(tokens) != record.config.vocabulary:
+        raise CheckpointError(
+            f"{place}: vocabulary: {len(tokens)} tokens; config.vocabulary {record.config.vocabulary}"
+        )

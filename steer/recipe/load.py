@@ -11,11 +11,12 @@ from steer.anatomy.resolve import Key, LoweringError, name_faults
 from steer.base.errors import ConfigError, SteerError, unknown
 from steer.base.files import is_there
 from steer.base.shipped import DEFAULT, RECIPES, recipe_names
-from steer.base.yaml import Document, check_as, override, read
+from steer.base.yaml import Document, override, read
 from steer.plan.plan import Plan
 from steer.plan.text import shape_of
 from steer.recipe.lower import lower
-from steer.recipe.schema import RECIPE, Recipe
+from steer.recipe.schema import Recipe
+from steer.recipe.tasked import schema_for
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ def load_recipe(name: str, *changes: str) -> Loaded:
     path = find(name)
     document = override(read(path), changes)
     try:
-        recipe = check_as(document, RECIPE, Recipe)
+        recipe = schema_for(document).check(document)
     except ConfigError as error:  # the names may be at fault too: all is reported at once
         raise ConfigError(*error.faults, *_name_faults(document)) from error
     return Loaded(path.stem, recipe, document, changes)

@@ -39,7 +39,7 @@ from steer.recipe.schema import (
     Recipe,
     Steer,
 )
-from steer.recipe.steered import BEFORE, check_positions, steer_runs, swap_edits
+from steer.recipe.steered import BEFORE, check_exchange, check_positions, steer_runs, swap_edits
 
 AFTER, CLEAN = "after", "clean"
 
@@ -144,10 +144,7 @@ def _swap(recipe: PositionSwap, lowering: Lowering) -> list[Run]:
     context = lowering.context
     named = context.ports(("ports",), recipe.ports)
     first, second = recipe.tokens
-    if {first, second} != {1, 3}:
-        context.fault(("tokens",), "must be 1 and 3: the arguments of a question of two stand there")
-    if recipe.episodes.arity != 2:
-        context.fault(("episodes", "arity"), "a swap needs questions of two arguments: set episodes.arity to 2")
+    check_exchange(recipe, lowering)
     check_positions(lowering, ("ports",), named)
     context.wanted(("ports",), named)
     ports = lowering.reach.sites(("ports",), named)

@@ -11,10 +11,8 @@ from steer.measures.measured import of_prompt
 from steer.plan.plan import Ablated, Edit, Put, Run, make_run
 from steer.recipe.reach import Reach, write
 from steer.recipe.schema import Recipe
-from steer.tasks.compositional.grammar import PAPER
 
 POSITION_EMBEDDINGS = (Node("enc.pos"), Node("dec.pos"))
-LONGEST_ANSWER = PAPER.length[1] + 1  # what the decoder reads: SOS and the colours before the last step
 
 
 @dataclass(frozen=True)
@@ -55,10 +53,11 @@ class Lowering:
 
     def check_places(self, sites: Iterable[Site]) -> None:
         """Places are of the prompt or, for sites of the decoder's own tokens, of the answer."""
-        beyond = [place for place in self.recipe.places if place > LONGEST_ANSWER]
+        longest = self.recipe.task.longest_answer + 1  # what the decoder reads: the start and the answer so far
+        beyond = [place for place in self.recipe.places if place > longest]
         decoding = [site for site in sites if not of_prompt(site)]
         if beyond and decoding:
-            text = f"{decoding[0]} has a value for each of the decoder's tokens, at most {LONGEST_ANSWER}"
+            text = f"{decoding[0]} has a value for each of the decoder's tokens, at most {longest}"
             fault = (("places", self.recipe.places.index(beyond[0])), f"{text}: there is no place {beyond[0]}")
             if fault not in self.context.faults:
                 self.context.faults.append(fault)

@@ -1,21 +1,23 @@
 """What a recipe may say: one closed schema, a class for each kind of experiment.
 
-Unknown keys are refused, every choice is spelled out, and no value names Python code. `steer schema` prints this as
-JSON Schema for editors. Whether the names in a recipe exist in a given model is checked later, by `lower`.
+Unknown keys are refused, every choice is spelled out, and no value names Python code. What is the task's to say (which
+examples, variables and labels there are) is a plain word here; `recipe_schema` makes the schema of one task of it.
+Whether the names in a recipe exist in a given model is checked later, by `lower`.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
-from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 from typing_extensions import Self
 
 from steer.base.shipped import DEFAULT
 from steer.base.yaml import AT_LEAST_ONE, Strict
 from steer.plan.plan import ENDS
-from steer.tasks.compositional.counterparts import Variable
-from steer.tasks.compositional.splits import SplitName
+from steer.tasks.task import Selection, Task
+
+OWN = "episodes"  # the recipe's own
 
 
 def _listed(value: object) -> object:
@@ -23,40 +25,8 @@ def _listed(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
-def _from_least_to_most(ends: tuple[int, int] | None) -> tuple[int, int] | None:
-    if ends and not 1 <= ends[0] <= ends[1]:
-        raise ValueError("must be [least, most], from 1")
-    return ends
-
-
 Names = Annotated[tuple[str, ...], BeforeValidator(_listed, json_schema_input_type=str | list[str])]
 SomeNames = Annotated[tuple[str, ...], AT_LEAST_ONE, BeforeValidator(_listed, json_schema_input_type=str | list[str])]
-
-
-class Episodes(Strict):
-    """Which episodes are shown to the model."""
-
-    split: Annotated[
-        SplitName | Literal["strict", "long"],
-        Field(description="strict: questions that must be composed; long: with ten demonstrations (see `steer eval`)"),
-    ] = "test"
-    count: Annotated[int, Field(ge=1, le=10_000, description="how many, at most")] = 2_000
-    seed: Annotated[int, Field(ge=0, description="chooses among those that match, when there are more than count")] = 0
-    arity: Annotated[Literal[1, 2] | None, Field(description="only questions of so many arguments")] = None
-    length: Annotated[
-        tuple[int, int] | None,
-        AfterValidator(_from_least_to_most),
-        Field(description="only answers of so many colours, [least, most]"),
-    ] = None
-    functions: Annotated[
-        tuple[int, int] | None,
-        AfterValidator(_from_least_to_most),
-        Field(description="only supports of so many functions, [least, most]"),
-    ] = None
-    overlap: Annotated[
-        bool | None, Field(description="only questions that share an argument with a demonstration, or that share none")
-    ] = None
-    repeated: Annotated[bool | None, Field(description="only questions with one argument twice, or with two")] = None
 
 
 class Ablation(Strict):
@@ -66,13 +36,11 @@ class Ablation(Strict):
     over: Annotated[
         Literal["position", "token"], Field(description="mean at each position, or one mean over all tokens")
     ] = "position"
-    reference: Annotated[
-        Literal["episodes"] | SplitName, Field(description="episodes that give the mean: the recipe's own, or a split")
-    ] = "episodes"
+    reference: Annotated[str, Field(description="episodes that give the mean: the recipe's own, or a split")] = OWN
 
     @model_validator(mode="after")
     def _from_its_own(self) -> Self:
-        if self.value == "resample" and self.reference != "episodes":
+        if self.value == "resample" and self.reference != OWN:
             raise ValueError("resample takes values of the recipe's own episodes (reference: episodes)")
         return self
 
@@ -83,7 +51,7 @@ class AttentionMeasure(Strict):
     name: Literal["attention-accuracy", "attention-mass"]
     heads: Annotated[SomeNames, Field(description="heads to measure")]
     against: Annotated[
-        Literal["answer", "counterfactual"], Field(description="the right answer, or Algorithm 1's under the swap")
+        Literal["answer", "counterfactual"], Field(description="the right answer, or {program}'s under the swap")
     ] = "answer"
 
 
@@ -100,7 +68,7 @@ class AnswerMeasure(Strict):
 
 
 class AttributionMeasure(Strict):
-    """How much of the right token's logit (above the mean colour's) each decoder component writes."""
+    """How much of the right token's logit (above the mean {token}'s) each decoder component writes."""
 
     name: Literal["logit-attribution"]
     components: Annotated[SomeNames, Field(description="decoder heads, MLPs, embeddings; globs allowed")] = ("dec*",)
@@ -112,11 +80,8 @@ class RSquaredMeasure(Strict):
 
     name: Literal["r-squared"]
     site: Annotated[str, Field(description="whose activations: a head's port, a stream, an MLP")]
-    label: Literal["index-in-question", "relative-index"]
-    tokens: Annotated[
-        Literal["symbols", "colours", "steps"],
-        Field(description="of assignments (A = red) whose symbol is asked about: A or red; or the decoder's steps"),
-    ]
+    label: str
+    tokens: str  # which tokens carry the label
     against: Literal["answer"] = "answer"
 
 
@@ -130,7 +95,7 @@ class PatternMeasure(Strict):
 
 
 class AlignmentMeasure(Strict):
-    """What a head would copy from a colour token, times the unembedding rows of that colour and of the others."""
+    """What a head would copy from a {token} token, times the unembedding rows of that {token} and of the others."""
 
     name: Literal["ov-alignment"]
     heads: Annotated[SomeNames, Field(description="dec-cross heads to measure")]
@@ -154,7 +119,8 @@ class Common(Strict):
     version: Annotated[Literal[1], Field(description="of the recipe's format")] = 1
     description: str = ""
     checkpoint: Annotated[str, Field(description="a shipped checkpoint by name, or a folder")] = DEFAULT
-    episodes: Episodes = Episodes()
+    task: ClassVar[Task]  # set by `recipe_schema`
+    episodes: Selection = Selection()
     ablation: Ablation = Ablation()
     freeze: Annotated[Names, Field(description="sites held at their clean values")] = ()
     places: Annotated[
@@ -201,7 +167,7 @@ class PositionSwap(Common):
 
     kind: Literal["position-swap"]
     ports: Annotated[SomeNames, Field(description="a head's q, k or v; globs allowed for the head")]
-    tokens: Annotated[tuple[int, int], Field(description="places in the question, counted from 1")] = (1, 3)
+    tokens: Annotated[tuple[int, int], Field(description="places in the question, counted from 1")] = (1, 2)
 
 
 class SteeredSet(Strict):
@@ -212,14 +178,14 @@ class SteeredSet(Strict):
 
 
 class Steer(Common):
-    """One variable of Algorithm 1 is changed at some sites: does the answer become the one that the algorithm gives?
+    """One variable of {program} is changed at some sites: does the answer become the one that the algorithm gives?
 
     `counterpart`: the sites take their values from the run on a prompt that differs in this variable alone.
-    `positions`: the two arguments' position embeddings are exchanged, as seen by these ports.
+    `positions`: {exchanged}' position embeddings are exchanged, as seen by these ports.
     """
 
     kind: Literal["steer"]
-    variable: Annotated[Variable, Field(description="what is changed")]
+    variable: Annotated[str, Field(description="what is changed")]
     by: Annotated[Literal["counterpart", "positions"], Field(description="how it is changed")] = "counterpart"
     sets: Annotated[tuple[SteeredSet, ...], AT_LEAST_ONE, Field(description="each a condition of its own")]
     control: Annotated[
@@ -279,8 +245,6 @@ class CleanRun(Common):
     kind: Literal["clean"]
 
 
-Recipe: TypeAlias = Annotated[
-    KeepOnlyOne | AblateOnlyOne | ChainedPatch | PositionSwap | Steer | AblateSet | KeepSet | Compare | CleanRun,
-    Field(discriminator="kind"),
-]
-RECIPE: TypeAdapter[Recipe] = TypeAdapter(Recipe)
+Recipe: TypeAlias = (
+    KeepOnlyOne | AblateOnlyOne | ChainedPatch | PositionSwap | Steer | AblateSet | KeepSet | Compare | CleanRun
+)

@@ -1,4 +1,4 @@
-"""Lowering of interventions that change a variable of Algorithm 1: what steers, beside its control and its ceiling."""
+"""Lowering of interventions that change a variable of the task: what steers, beside its control and its ceiling."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from steer.anatomy.resolve import Key
 from steer.base.dice import Dice
 from steer.plan.plan import Counterpart, Edit, Put, Rebuild, Run, Swapped, make_run
 from steer.recipe.lowering import Lowering
-from steer.recipe.schema import Steer
+from steer.recipe.schema import PositionSwap, Steer
 
 BEFORE, CONTROL, CEILING = "before", "control", "ceiling"
-ARGUMENTS = (1, 3)  # places of a question's two arguments
 POSITIONS = Node("enc.pos")
 
 
 def steer_runs(recipe: Steer, lowering: Lowering) -> list[Run]:
     """Each set of sites, then as many others (the control), then the counterpart itself (the ceiling)."""
     context = lowering.context
-    if recipe.episodes.arity != 2:
-        context.fault(("episodes", "arity"), "steering needs questions of two arguments: set episodes.arity to 2")
-    if recipe.by == "positions" and recipe.variable != "index-in-question":
-        context.fault(("by",), f"exchanged positions change the index-in-question, not the {recipe.variable}")
+    check_selection(recipe, lowering, "steering")
+    exchange = recipe.task.exchange
+    if recipe.by == "positions" and (exchange is None or recipe.variable != exchange.variable):
+        changed = f"change the {exchange.variable}, not the" if exchange else "do not change the"
+        context.fault(("by",), f"exchanged positions {changed} {recipe.variable}")
     sets = {one.name: _sites(recipe, lowering, number) for number, one in enumerate(recipe.sets)}
     for number, one in enumerate(recipe.sets):  # `$role:any` without a head: not an intervention that does nothing
         if not sets[one.name] and not context.faults:
@@ -63,7 +63,8 @@ def _sites(recipe: Steer, lowering: Lowering, number: int) -> list[Site]:
 def _edits(recipe: Steer, shape: Shape, sites: list[Site]) -> list[Edit]:
     if recipe.by == "counterpart":
         return [Put(site, Counterpart(), recipe.places) for site in sites]
-    return swap_edits(shape, sites, *ARGUMENTS, recipe.places)
+    assert recipe.task.exchange is not None
+    return swap_edits(shape, sites, *recipe.task.exchange.places, recipe.places)
 
 
 def others(shape: Shape, sites: Sequence[Site], dice: Dice) -> list[Site]:
@@ -80,6 +81,26 @@ def others(shape: Shape, sites: Sequence[Site], dice: Dice) -> list[Site]:
         if site.node.is_head and free:
             found.append(dice.choice(free))
     return found
+
+
+def check_exchange(recipe: PositionSwap, lowering: Lowering) -> None:
+    """The task must know what an exchange of these two places does."""
+    exchange = recipe.task.exchange
+    if exchange is None:
+        text = f"the task {recipe.task.name!r} has no two tokens whose positions can be exchanged"
+        lowering.context.fault(("kind",), text)
+    elif set(recipe.tokens) != set(exchange.places):
+        places = " and ".join(map(str, exchange.places))
+        lowering.context.fault(("tokens",), f"must be {places}: {exchange.reason}")
+    check_selection(recipe, lowering, "a swap")
+
+
+def check_selection(recipe: PositionSwap | Steer, lowering: Lowering, who: str) -> None:
+    """Only examples of which something can be changed."""
+    needed = recipe.task.needed
+    for key, value in needed.keys.items():
+        if getattr(recipe.episodes, key) != value:
+            lowering.context.fault(("episodes", key), f"{who} needs {needed.text}")
 
 
 def check_positions(lowering: Lowering, key: Key, ports: Sequence[Site]) -> None:

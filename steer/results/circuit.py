@@ -6,15 +6,17 @@ recipe with roles is checked without loading a model.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import Field
 
-from steer.anatomy.names import Role, Shape
-from steer.base.errors import CheckpointError, ConfigError, SteerError
+from steer.anatomy.names import Shape
+from steer.base.errors import CheckpointError, ConfigError, SteerError, unknown
 from steer.base.files import is_there, write_atomically
+from steer.base.shipped import DEFAULT_TASK
 from steer.base.yaml import Document, Strict, check, read
 from steer.results.evidence import Estimate, Evidence
 
@@ -35,7 +37,7 @@ class Member(Strict):
 
     node: str
     block: Annotated[str, Field(description="where pictures put it: members of one block stand side by side")]
-    role: Annotated[Role | None, Field(description="none: it matters, and fits no role")] = None
+    role: Annotated[str | None, Field(description="none: it matters, and fits no role")] = None
     score: Annotated[Estimate | None, Field(description="how often it attends to what its role says")] = None
     chance: Annotated[Share | None, Field(description="the same with the right places drawn at random")] = None
     core: Annotated[bool, Field(description="part of the smallest faithful circuit")] = False
@@ -65,9 +67,10 @@ class Group(Strict):
 
 class Circuit(Strict):
     format: Literal[2] = 2
+    task: Annotated[str, Field(description="whose roles these are")] = DEFAULT_TASK
     checkpoint: Described
     roles: Annotated[
-        dict[Role, tuple[str, ...]], Field(description="heads of each role, the lead first", default_factory=dict)
+        dict[str, tuple[str, ...]], Field(description="heads of each role, the lead first", default_factory=dict)
     ]
     members: tuple[Member, ...] = ()
     edges: tuple[Edge, ...] = ()
@@ -105,13 +108,15 @@ def with_roles(shape: Shape, circuit: Circuit | None, place: Path) -> Shape:
         return shape
     faults, roles = [], []
     for role, names in circuit.roles.items():
+        if role not in shape.role_words:
+            faults.append(f"{place / CIRCUIT}: roles: {unknown('role', role, shape.role_words)}")
         try:
             roles.append((role, tuple(shape.one_head(name) for name in names)))
         except SteerError as error:
             faults += [f"{place / CIRCUIT}: roles.{role}: {fault}" for fault in error.faults]
     if faults:
         raise CheckpointError(*faults)
-    return Shape(shape.encoder_layers, shape.decoder_layers, shape.heads, tuple(roles))
+    return replace(shape, roles=tuple(roles))
 
 
 def write_circuit(circuit: Circuit, folder: Path) -> Path:

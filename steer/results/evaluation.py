@@ -15,7 +15,7 @@ class GroupScore:
     episodes: int
     exact_match: float | None = None
     interval: tuple[float, float] | None = None
-    slice: str = ""  # the name of the slice, for questions that must be composed
+    slice: str = ""  # the name of the slice, for a group that is one
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,20 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A checkpoint's accuracy on a split, and on the slices of questions that must be composed."""
+    """A checkpoint's accuracy on a split, and on the slices of its task."""
 
     checkpoint: str
     split: str
     strict: tuple[GroupScore, ...]
     accuracy: Accuracy
+    strict_title: str = ""  # what the slices are, in the task's words
 
     def to_json(self) -> Json:
         strict = [asdict(score) for score in self.strict]
-        return {"checkpoint": self.checkpoint, "split": self.split, "strict": strict, **self.accuracy.to_json()}
+        return {
+            "checkpoint": self.checkpoint,
+            "split": self.split,
+            "strict": strict,
+            "strict_title": self.strict_title,
+            **self.accuracy.to_json(),
+        }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from steer.base.shipped import DEFAULT_TASK
 from steer.results.rows import CLOSED
 
 Json: TypeAlias = dict[str, Any]  # as it stands in a file; nothing but the file's reader looks inside
@@ -44,3 +45,4 @@ class Provenance:
     dtype: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
+    task: str = DEFAULT_TASK

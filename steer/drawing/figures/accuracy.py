@@ -40,5 +40,5 @@ def _draw_score(axes: Axes, place: int, score: GroupScore) -> None:
 
 def _title(report: Evaluation, strict: bool) -> str:
     split = f"{report.accuracy.exact_match:.1%} of {report.accuracy.episodes:,} {report.split} episodes"
-    above = "above the line: questions that must be composed\nbelow it: " if strict else ""
+    above = f"above the line: {report.strict_title}\nbelow it: " if strict else ""
     return f"{report.checkpoint}; {above}{split}"

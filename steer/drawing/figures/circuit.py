@@ -8,12 +8,12 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyArrowPatch
 
-from steer.anatomy.names import ROLES
 from steer.anatomy.parse import parse_site
 from steer.base.errors import SteerError
 from steer.drawing.figures.theme import ACCENT, COLUMN, INK, MUTED, new_figure, save_figure, theme
 from steer.results.circuit import Circuit, Edge
 from steer.results.evidence import Check, Evidence, Kept
+from steer.tasks import TASKS
 
 WIDTH, HEIGHT = 1.0, 0.3  # inches: the room that a node and its name take
 Place = tuple[float, float]
@@ -103,7 +103,8 @@ def _draw_edge(axes: Axes, edge: Edge, places: dict[str, Place]) -> None:
 
 def _draw_nodes(axes: Axes, circuit: Circuit, places: dict[str, Place]) -> None:
     roles = {member.node: member.role for member in circuit.members}
-    palette = dict(zip(ROLES, sns.color_palette("colorblind", len(ROLES)), strict=True))
+    names = TASKS[circuit.task].roles
+    palette = dict(zip(names, sns.color_palette("colorblind", len(names)), strict=True))
     for node, (x, y) in places.items():
         role = roles.get(node)
         text = f"{node}\n{role.replace('-', ' ')}" if role else node

@@ -7,7 +7,7 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from steer.drawing.figures.theme import ACCENT, COLUMN, INK, MUTED, new_figure, short, title
+from steer.drawing.figures.theme import ACCENT, COLUMN, INK, MUTED, new_figure, short, task_of, title
 from steer.results.details import Histogram
 from steer.results.result import Result
 
@@ -25,7 +25,7 @@ def draw_histogram(result: Result) -> Figure:
     grid[-1].set_xlabel("inner product of OV output and unembedding row")
     handles, names = grid[0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside lower center", ncols=2, frameon=False)
-    title(figure, result, f"{panels[0].tokens:,} colour tokens")
+    title(figure, result, f"{panels[0].tokens:,} {task_of(result).words.token} tokens")
     sns.despine(figure)
     return figure
 

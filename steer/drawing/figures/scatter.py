@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from textwrap import fill
 from typing import Any, TypeAlias
 
@@ -10,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from steer.drawing.figures.theme import INK, new_figure, short, title
+from steer.drawing.figures.theme import INK, new_figure, short, task_of, title
 from steer.results.details import Scatter
 from steer.results.result import Result
 from steer.results.rows import find
@@ -18,7 +19,6 @@ from steer.results.rows import find
 PANEL = 1.42  # inches
 MARKS = ("o", "s", "^", "D", "v")  # shape as well as colour tells labels apart
 Colours: TypeAlias = dict[str, Any]  # label -> what matplotlib takes for a colour
-LABELS = {"index-in-question": "index in question", "relative-index": "relative index on the left-hand side"}
 
 
 def draw_scatter(result: Result) -> Figure:
@@ -46,7 +46,7 @@ def draw_scatter(result: Result) -> Figure:
     for axes in (axes for row in grid for axes in row if not axes.has_data()):  # a condition that cannot change a site
         axes.set_axis_off()
         axes.text(0.5, 0.5, "cannot\nchange here", transform=axes.transAxes, ha="center", va="center", fontsize=7)
-    _legend(figure, panels, kinds, colours)
+    _legend(figure, panels, kinds, colours, task_of(result).label_titles)
     title(figure, result)
     return figure
 
@@ -81,8 +81,10 @@ def _numbers(panel: Scatter, result: Result) -> str:
     return f"R² {row.value:.2f} ({row.low:.2f}–{row.high:.2f})\nnull {row.chance or 0:.3f}"
 
 
-def _legend(figure: Figure, panels: list[Scatter], kinds: list[str], colours: Colours) -> None:
-    labels = " / ".join(dict.fromkeys(LABELS.get(panel.label, panel.label) for panel in panels))
+def _legend(
+    figure: Figure, panels: list[Scatter], kinds: list[str], colours: Colours, titles: Mapping[str, str]
+) -> None:
+    labels = " / ".join(dict.fromkeys(titles.get(panel.label, panel.label) for panel in panels))
     marks = [
         Line2D([], [], color=colours[kind], marker=mark, linestyle="none", markersize=5)
         for kind, mark in zip(kinds, MARKS, strict=False)

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from steer.anatomy.parse import parse_node
-from steer.drawing.figures.theme import COLUMN, INK, MUTED, new_figure, short, title
+from steer.drawing.figures.theme import COLUMN, INK, MUTED, new_figure, short, task_of, title
 from steer.results.result import Result
 from steer.results.rows import Row, overall
 
@@ -103,7 +103,8 @@ def draw_components(result: Result) -> Figure:
     axes.axvline(0, color=INK, linewidth=0.6)
     axes.set_yticks(range(len(heads)), heads, fontsize=6)
     axes.set_ylim(len(heads) - 0.4, -0.6)
-    axes.set_xlabel("contribution to the right token's logit\n(above the mean colour; final LayerNorm frozen)")
+    mean = f"above the mean {task_of(result).words.token}"
+    axes.set_xlabel(f"contribution to the right token's logit\n({mean}; final LayerNorm frozen)")
     if several:
         _legend(axes, conditions, palette)
     title(figure, result)

@@ -15,6 +15,8 @@ from matplotlib.figure import Figure
 
 from steer.base.files import write_atomically
 from steer.results.result import Result
+from steer.tasks import TASKS
+from steer.tasks.task import Task
 
 COLUMN = 3.4  # inches: one column of a two-column paper
 WIDEST, TALLEST = 40, 150  # inches: what a sheet of every head needs, and what memory has room for
@@ -34,6 +36,11 @@ SETTINGS = {
     "text.parse_math": False,  # a name may hold a dollar sign
     "svg.hashsalt": "steer",  # the same result gives the same file
 }
+
+
+def task_of(result: Result) -> Task:
+    """The task that a result is about."""
+    return TASKS[result.provenance.task]
 
 
 @contextmanager

@@ -8,8 +8,6 @@ from typing import Annotated, ClassVar
 from pydantic import ConfigDict, Field, model_validator
 from typing_extensions import Self
 
-from steer.tasks.compositional.vocabulary import TOKENS
-
 Size = Annotated[int, Field(ge=1, le=4096)]
 MOST = 500_000_000  # weights: beyond, sizes are taken for a mistake
 
@@ -29,7 +27,7 @@ class ModelConfig:
     dropout: Annotated[float, Field(ge=0, le=0.9)] = 0.1
     position_scale: Annotated[float, Field(gt=0, le=1_000)] = 1.0
     max_length: Size = 64
-    vocabulary: Annotated[int, Field(ge=len(TOKENS), le=len(TOKENS))] = len(TOKENS)
+    vocabulary: Annotated[int, Field(ge=4, le=1_000_000)] = 20
 
     @property
     def weights(self) -> int:

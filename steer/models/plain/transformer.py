@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from steer.models.plain.config import ModelConfig
 from steer.models.plain.dropout import Dropout
-from steer.tasks.compositional.vocabulary import PAD_ID
+from steer.models.vocabulary import PAD
 
 
 class Hook(nn.Module):
@@ -221,7 +221,7 @@ def _steps(stack: str, layers: nn.ModuleList) -> dict[str, Step]:
 
 def padding(state: State) -> Tensor:
     """True where a prompt holds padding, which no query may attend to."""
-    return (state.prompt == PAD_ID)[:, None, None, :]  # B 1 1 S
+    return (state.prompt == PAD)[:, None, None, :]  # B 1 1 S
 
 
 def future(state: State) -> Tensor:

@@ -6,14 +6,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from steer.base.errors import ConfigError, unknown
-from steer.base.shipped import PRESETS, preset_names
+from steer.base.shipped import DEFAULT_TASK, PRESETS, preset_names
 from steer.base.yaml import Document, check, override, read
-from steer.models.training.protocol import Protocol
+from steer.models.training.protocol import Protocol, protocol_for
+from steer.tasks import TASKS
 
 
 def load_protocol(preset: str | None, config: Path | None, changes: Sequence[str]) -> Protocol:
     """The protocol that a preset or a file states, with `key=value` changes applied."""
-    return check(override(_document(preset, config), changes), Protocol)
+    document = override(_document(preset, config), changes)
+    named = document.data.get("task", DEFAULT_TASK) if isinstance(document.data, dict) else DEFAULT_TASK
+    return check(document, protocol_for(TASKS[str(named)]))
 
 
 def _document(preset: str | None, config: Path | None) -> Document:

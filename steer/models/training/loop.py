@@ -24,16 +24,15 @@ from torch.nn import functional as F
 
 from steer.base.errors import CheckpointError, SteerError
 from steer.base.files import write_atomically
-from steer.models.batch import Batch
+from steer.base.shipped import DEFAULT_TASK
+from steer.models.batch import Batch, collate
 from steer.models.checkpoint import Checkpoint, Record, check_tensors, save_checkpoint
 from steer.models.decoding import score_all
 from steer.models.plain.dropout import Source, dropouts, share_source
 from steer.models.plain.transformer import MLP, Attention, Transformer, initialise
-from steer.models.training.batches import epoch_batches
 from steer.models.training.protocol import Protocol, Stage
-from steer.tasks.compositional.slices import held_out
-from steer.tasks.compositional.splits import Splits, make_splits
-from steer.tasks.compositional.vocabulary import COLOUR_IDS, PAD_ID
+from steer.models.vocabulary import Vocabulary
+from steer.tasks import TASKS
 
 STATE, LOG = "state.safetensors", "log.jsonl"
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")  # what AdamW keeps for each parameter
@@ -66,7 +65,9 @@ class Event:
 class Trainer:
     def __init__(self, protocol: Protocol, seed: int, device: str = "cpu") -> None:
         self.protocol, self.seed, self.device = protocol, seed, device
-        self.splits: Splits = replace(make_splits(protocol.data_seed), held_out=held_out(protocol.data_seed))
+        self.task = TASKS[protocol.task]
+        self.vocabulary = Vocabulary(self.task.tokens)
+        self.counted = self.vocabulary.encode(token for token in self.task.tokens if self.task.counts(token))
         model = Transformer(protocol.model)
         initialise(model, torch.Generator().manual_seed(seed))
         for stage in protocol.stages:  # an MLP that starts silent must not disturb when it is let in
@@ -111,7 +112,7 @@ class Trainer:
 
     def run_epoch(self, stage: Stage, tell: Callable[[Event], None]) -> dict[str, Any]:
         started, at = time.perf_counter(), self.progress
-        batches = epoch_batches(stage, self.splits, self.seed, at.epochs)
+        batches = self.batches(stage)
         last = self.history[-1]["validation_exact"] if self.history else None
         loss_sum, exact = 0.0, 0
         self.model.train()
@@ -139,6 +140,11 @@ class Trainer:
         self.advance(stage, exact / shown)
         return entry
 
+    def batches(self, stage: Stage) -> list[Batch]:
+        """Every batch of the epoch that comes next, as token ids."""
+        drawn = self.task.epoch(stage, self.protocol.data_seed, self.seed, self.progress.epochs)
+        return [collate(examples, self.vocabulary) for examples in drawn]
+
     def enter(self, stage: Stage) -> None:
         """Set what a stage changes in the model: the dropout rate, and which MLPs are silent."""
         for module in dropouts(self.model):
@@ -147,7 +153,7 @@ class Trainer:
             mlp.silent = False
         for mlp in mlps(self.model, stage.silent):
             mlp.silent = True
-        with torch.no_grad():  # they start anew: what is let in later must not disturb
+        with torch.no_grad():  # reset to zero, so that enabling them later changes nothing at first
             for mlp in mlps(self.model, stage.silent):
                 mlp.W_out.weight.zero_()
                 mlp.W_out.bias.zero_()
@@ -159,31 +165,31 @@ class Trainer:
     def step(self, batch: Batch, rate: float, noise: float = 0.0) -> tuple[float, int]:
         """One update; gives the loss and how many sequences were right before it."""
         self.source.seed(self.seed, self.progress.steps)
-        batch = replace(batch, output=noisy(batch.output, noise, (self.seed, self.progress.steps)))
+        batch = replace(batch, output=noisy(batch.output, noise, (self.seed, self.progress.steps), self.counted))
         if self.device != "cpu":
             torch.manual_seed(hash((self.seed, self.progress.steps)))  # the stock dropout used there
         prompt, output, target = (
             torch.from_numpy(a).to(self.device) for a in (batch.prompt, batch.output, batch.target)
         )
         logits = self.model(prompt, output)
-        loss = F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=PAD_ID)
+        loss = F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=self.vocabulary.pad)
         if not loss.isfinite():
             raise SteerError(
                 f"the loss is {loss.item()} at step {self.progress.steps + 1}; the last epoch's state is kept"
             )
         self.optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
-        self.hush()
+        self.silence_gradients()
         if self.protocol.optimiser.clip is not None:
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.protocol.optimiser.clip)
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         self.optimiser.step()
         self.progress.steps += 1
-        right = ((logits.argmax(-1) == target) | (target == PAD_ID)).all(-1).sum()
+        right = ((logits.argmax(-1) == target) | (target == self.vocabulary.pad)).all(-1).sum()
         return loss.item(), int(right)
 
-    def hush(self) -> None:
+    def silence_gradients(self) -> None:
         """Heads that are silent in this stage write nothing yet: their part of W_O stays at zero."""
         stage = self.protocol.stages[self.progress.stage]
         if stage.output_heads is not None:
@@ -192,7 +198,8 @@ class Trainer:
     def validate(self) -> float:
         """Exact match on the validation episodes, with the model as the stage has it."""
         self.model.eval()
-        return float(score_all(self.model, self.splits.validation).exact.mean())
+        validation = self.task.split(self.task.splits[-2], self.protocol.data_seed)
+        return float(score_all(self.model, validation, self.vocabulary).exact.mean())
 
     def advance(self, stage: Stage, train_exact: float) -> None:
         self.progress.epoch += 1
@@ -209,6 +216,8 @@ class Trainer:
         return Record(
             description=self.protocol.description,
             config=self.protocol.model,
+            task=self.task.name,
+            vocabulary=self.vocabulary.tokens,
             seed=self.seed,
             protocol=self.protocol.model_dump(mode="json") | ({"began_from": self.before} if self.before else {}),
             history=self.history,
@@ -219,9 +228,9 @@ class Trainer:
         for name, parameter in self.model.named_parameters():
             for moment, value in self.optimiser.state.get(parameter, {}).items():  # none yet for what was silent
                 tensors[f"{moment}.{name}"] = value
-        told = {"seed": self.seed, "protocol": self.protocol.model_dump(mode="json"), "history": self.history}
-        told |= {"progress": vars(self.progress), "before": self.before}
-        return save({n: t.detach().cpu().contiguous() for n, t in tensors.items()}, {"steer": json.dumps(told)})
+        state = {"seed": self.seed, "protocol": self.protocol.model_dump(mode="json"), "history": self.history}
+        state |= {"progress": vars(self.progress), "before": self.before}
+        return save({n: t.detach().cpu().contiguous() for n, t in tensors.items()}, {"steer": json.dumps(state)})
 
     def resume(self, folder: Path) -> None:
         """Take up the state that an earlier run left in the folder; the protocol must be the same."""
@@ -229,11 +238,11 @@ class Trainer:
         try:
             with safe_open(path, "pt") as file:
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-                told = json.loads(file.metadata()["steer"])
+                state = json.loads(file.metadata()["steer"])
         except (OSError, SafetensorError, KeyError, TypeError, json.JSONDecodeError) as error:
             raise CheckpointError(f"{path}: cannot be resumed from ({error})") from error
-        same = (told["seed"], told["protocol"]) == (self.seed, self.protocol.model_dump(mode="json"))
-        if not same:
+        before = {"task": DEFAULT_TASK} | state["protocol"]  # older states do not name the task
+        if (state["seed"], before) != (self.seed, self.protocol.model_dump(mode="json")):
             raise CheckpointError(f"{folder} holds a run of another protocol or seed; give the same, or --overwrite")
         weights = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
         check_tensors(weights, self.model.state_dict(), str(path))
@@ -241,8 +250,8 @@ class Trainer:
         for name, parameter in self.model.named_parameters():
             if f"step.{name}" in tensors:
                 self.optimiser.state[parameter] = {m: tensors[f"{m}.{name}"].to(self.device) for m in MOMENTS}
-        self.progress, self.history = Progress(**told["progress"]), told["history"]
-        self.before = told.get("before")
+        self.progress, self.history = Progress(**state["progress"]), state["history"]
+        self.before = state.get("before")
 
 
 def mlps(model: Transformer, whose: str) -> list[MLP]:
@@ -269,17 +278,17 @@ def last_cross(model: Transformer) -> Attention:
     return block
 
 
-def noisy(output: NDArray[np.int64], share: float, key: tuple[int, int]) -> NDArray[np.int64]:
-    """A share of the colours that the decoder reads, replaced by colours at random."""
+def noisy(output: NDArray[np.int64], share: float, key: tuple[int, int], counted: list[int]) -> NDArray[np.int64]:
+    """A share of the tokens that count, in what the decoder reads, replaced by any of them at random."""
     if share == 0:
         return output
     rng = np.random.default_rng(key)
-    hit = np.isin(output, COLOUR_IDS) & (rng.random(output.shape) < share)
-    return np.where(hit, rng.choice(COLOUR_IDS, output.shape), output)
+    hit = np.isin(output, counted) & (rng.random(output.shape) < share)
+    return np.where(hit, rng.choice(counted, output.shape), output)
 
 
 def learning_rate(stage: Stage, done: float, epochs: float) -> float:
-    """Linear from the stage's first rate to its last, after a linear warm-up of so many epochs."""
+    """Linear from the stage's first rate to its last, after a linear warm-up of some epochs."""
     first, last = stage.lr
     warm = min(1.0, epochs / stage.warmup) if stage.warmup else 1.0
     return (first + (last - first) * done) * warm

@@ -8,21 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Literal, TypeAlias, get_args
 
 from steer.tasks.compositional.episode import Call, Demonstration, Episode, Item
 from steer.tasks.compositional.program import is_determined, primitives, solve, understand
 
-Variable: TypeAlias = Literal["index-in-question", "relative-index", "argument", "function"]
-VARIABLES: tuple[Variable, ...] = get_args(Variable)
 
-
-def counterpart(episode: Episode, variable: Variable) -> Episode | None:
+def counterpart(episode: Episode, variable: str) -> Episode | None:
     """None where the variable cannot be changed: a question of one argument, no other function to ask about.
 
     Nor where the change would say more than it should: what symbols mean must stay the same.
     """
-    if len(episode.question.arguments) != 2:
+    if not episode.has_two_arguments:
         return None
     changed = CHANGES[variable](episode)
     if changed is None or not is_determined(changed) or primitives(changed) != primitives(episode):
@@ -71,9 +67,29 @@ def ask_distractor(episode: Episode) -> Episode | None:
     return replace(episode, question=Call(episode.question.arguments, others[0])) if others else None
 
 
-CHANGES: Mapping[Variable, Callable[[Episode], Episode | None]] = {
+CHANGES: Mapping[str, Callable[[Episode], Episode | None]] = {
     "index-in-question": exchange_arguments,
     "relative-index": mirror_function,
     "argument": replace_argument,
     "function": ask_distractor,
 }
+VARIABLES = tuple(CHANGES)
+
+
+def why_fixed(episode: Episode, variable: str) -> str:
+    """Why an episode has no counterpart."""
+    if not episode.has_two_arguments:
+        return "a question of two arguments is needed (`steer attend` shows the answer to any other)"
+    return {
+        "function": "the support shows no other function of two arguments with another answer",
+        "argument": "there is no primitive besides the two arguments",
+    }.get(variable, "the answer would be the same")
+
+
+def with_exchanged_places(episode: Episode, places: tuple[int, int]) -> Episode:
+    """The answer that Algorithm 1 gives when two places of the question (from 1) exchange their positions."""
+    solution = solve(episode)
+    first, second = places
+    exchange = {first: second, second: first}
+    symbol_at = {exchange.get(place, place): symbol for place, symbol in solution.symbol_at.items()}
+    return replace(episode, answer=solution.answer_with(symbol_at, solution.relative_index))

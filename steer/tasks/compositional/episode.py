@@ -8,13 +8,14 @@ reads it back.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from steer.base.errors import PromptError, unknown
 from steer.tasks.compositional.vocabulary import BAR, COLOURS, EOS, EQUALS, SYMBOLS
 
 ONE_ARGUMENT, TWO_ARGUMENTS = 2, 3  # tokens of a call
+ARGUMENTS = ("first", "second")  # spans of the question
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,19 @@ class Episode:
         """The encoder's input, closing EOS included."""
         first, *rest = self.items
         return (*first, *(token for item in rest for token in (BAR, *item)), EOS)
+
+    @property
+    def spans(self) -> Mapping[str, tuple[int, ...]]:
+        """The question's places in the prompt: its arguments and its function."""
+        arguments = {name: (2 * slot,) for slot, name in enumerate(ARGUMENTS[: len(self.question.arguments)])}
+        return arguments if self.question.function is None else arguments | {"function": (1,)}
+
+    @property
+    def has_two_arguments(self) -> bool:
+        return len(self.question.arguments) == 2
+
+    def answering(self, answer: tuple[str, ...]) -> Episode:
+        return replace(self, answer=answer)
 
     @property
     def primitives(self) -> tuple[Primitive, ...]:

@@ -5,6 +5,11 @@ from __future__ import annotations
 from steer.tasks.compositional.episode import Episode, Primitive
 from steer.tasks.compositional.program import solve
 from steer.tasks.compositional.roles import items
+from steer.tasks.task import ANSWER, PROMPT
+
+# label -> which tokens carry it -> their sequence
+LABELS = {"index-in-question": {"symbols": PROMPT, "colours": PROMPT}, "relative-index": {"steps": ANSWER}}
+LABEL_TITLES = {"index-in-question": "index in question", "relative-index": "relative index on the left-hand side"}
 
 
 def labelled_tokens(episode: Episode, label: str, tokens: str) -> list[tuple[int, int]]:
@@ -23,7 +28,3 @@ def labelled_tokens(episode: Episode, label: str, tokens: str) -> list[tuple[int
             offset = 0 if tokens == "symbols" else item.tokens.index(item.colour)
             found.append((place + offset, solution.index_in_question[item.symbol]))
     return found
-
-
-def ordinal(number: int) -> str:
-    return {1: "1st", 2: "2nd", 3: "3rd"}.get(number, f"{number}th")

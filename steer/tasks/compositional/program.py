@@ -111,12 +111,20 @@ def is_determined(episode: Episode) -> bool:
 
 def functions(episode: Episode) -> frozenset[Function]:
     """The functions that the support defines, as templates over their arguments."""
-    return frozenset(Function(symbol, arity, t) for (symbol, arity), t in understand(episode).templates.items())
+    return functions_of(understand(episode))
+
+
+def functions_of(support: Understood) -> frozenset[Function]:
+    return frozenset(Function(symbol, arity, template) for (symbol, arity), template in support.templates.items())
 
 
 def primitives(episode: Episode) -> frozenset[Primitive]:
     """The primitives that the support defines, by an assignment or by demonstrations."""
-    return frozenset(Primitive(symbol, colour) for symbol, colour in understand(episode).colours.items())
+    return primitives_of(understand(episode))
+
+
+def primitives_of(support: Understood) -> frozenset[Primitive]:
+    return frozenset(Primitive(symbol, colour) for symbol, colour in support.colours.items())
 
 
 def key_of(call: Call) -> FunctionKey:

@@ -1,17 +1,17 @@
 """What Algorithm 1 says should be attended to: for each role, which places look at which.
 
-A place is an index into the prompt (or, for a decoder's head, into what the decoder reads). Only places with something
-to look at are listed: a support symbol that the question does not hold has no copy there.
+A place is an index into the prompt (or, for a role that looks from the answer, into the answer with its start token).
+Only places with something to look at are listed: a support symbol that the question does not hold has no copy there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from steer.anatomy.names import Role
 from steer.tasks.compositional.episode import Demonstration, Episode, Item, Primitive
 from steer.tasks.compositional.program import understand
 from steer.tasks.compositional.vocabulary import EQUALS
+from steer.tasks.task import ANSWER, PROMPT, Gaze, Look
 
 Wanted = list[tuple[int, frozenset[int]]]  # (place that looks, places that are right to look at)
 
@@ -68,14 +68,14 @@ def function_retrieval(episode: Episode) -> Wanted:
 
 
 def rhs_scanner(episode: Episode) -> Wanted:
-    """Decoder step i -> the i-th right-hand colour of a demonstration."""
+    """Step i of the answer -> the i-th right-hand colour of a demonstration."""
     sides = [right_side(shown, start) for shown, start in _demonstrations(episode)]
     steps = [(step, frozenset(side[step] for side in sides if step < len(side))) for step in range(len(episode.answer))]
     return [(step, places) for step, places in steps if places]
 
 
 def output(episode: Episode) -> Wanted:
-    """Decoder step -> the colour that comes next, wherever it stands."""
+    """Step of the answer -> the colour that comes next, wherever it stands."""
     return [
         (step, frozenset(place for place, token in enumerate(episode.prompt) if token == colour))
         for step, colour in enumerate(episode.answer)
@@ -86,11 +86,21 @@ def _demonstrations(episode: Episode) -> list[tuple[Demonstration, int]]:
     return [(item, start) for item, start in items(episode) if isinstance(item, Demonstration)]
 
 
-ATTENDED: Mapping[Role, tuple[str, Callable[[Episode], Wanted]]] = {
-    "output": ("dec-cross", output),
-    "rhs-scanner": ("dec-cross", rhs_scanner),
-    "primitive-pairing": ("enc-self", primitive_pairing),
-    "question-broadcast": ("enc-self", question_broadcast),
-    "primitive-retrieval": ("enc-self", primitive_retrieval),
-    "function-retrieval": ("enc-self", function_retrieval),
+FROM_ANSWER, WITHIN_PROMPT = Look(ANSWER, PROMPT), Look(PROMPT, PROMPT)
+ATTENDED: Mapping[str, tuple[Look, Callable[[Episode], Wanted]]] = {
+    "output": (FROM_ANSWER, output),
+    "rhs-scanner": (FROM_ANSWER, rhs_scanner),
+    "primitive-pairing": (WITHIN_PROMPT, primitive_pairing),
+    "question-broadcast": (WITHIN_PROMPT, question_broadcast),
+    "primitive-retrieval": (WITHIN_PROMPT, primitive_retrieval),
+    "function-retrieval": (WITHIN_PROMPT, function_retrieval),
 }
+LOOKS = {role: look for role, (look, _) in ATTENDED.items()}
+
+
+def gaze(episode: Episode, role: str) -> list[Gaze]:
+    look, wanted = ATTENDED[role]
+    return [
+        Gaze((look.source, place), frozenset((look.target, other) for other in right))
+        for place, right in wanted(episode)
+    ]

@@ -1,33 +1,70 @@
-"""Which episodes a recipe means, and what Algorithm 1 predicts for them under its intervention."""
+"""Which episodes a recipe means: its `episodes:`, and the episodes that fit."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
 
 from steer.base.dice import Dice
 from steer.base.errors import SteerError
-from steer.recipe.schema import Episodes, PositionSwap, Recipe, Steer
-from steer.tasks.compositional.counterparts import Variable, counterpart
+from steer.tasks.compositional.counterparts import counterpart
 from steer.tasks.compositional.episode import Episode
-from steer.tasks.compositional.program import solve
-from steer.tasks.compositional.slices import function_count, make_slices, repeats_argument, shares_argument
-from steer.tasks.compositional.splits import make_splits
+from steer.tasks.compositional.slices import (
+    SLICES,
+    function_count,
+    make_slice,
+    repeats_argument,
+    shares_argument,
+)
+from steer.tasks.compositional.splits import SplitName, make_splits
+from steer.tasks.task import Selection
 
 
-def select(wanted: Episodes, data_seed: int, variable: Variable | None = None) -> list[Episode]:
+def _from_least_to_most(ends: tuple[int, int] | None) -> tuple[int, int] | None:
+    if ends and not 1 <= ends[0] <= ends[1]:
+        raise ValueError("must be [least, most], from 1")
+    return ends
+
+
+class Episodes(Selection):
+    """Which episodes are shown to the model."""
+
+    split: Annotated[
+        SplitName | Literal["strict", "long"],
+        Field(description="strict: questions that must be composed; long: with ten demonstrations (see `steer eval`)"),
+    ] = "test"
+    arity: Annotated[Literal[1, 2] | None, Field(description="only questions of so many arguments")] = None
+    length: Annotated[
+        tuple[int, int] | None,
+        AfterValidator(_from_least_to_most),
+        Field(description="only answers of so many colours, [least, most]"),
+    ] = None
+    functions: Annotated[
+        tuple[int, int] | None,
+        AfterValidator(_from_least_to_most),
+        Field(description="only supports of so many functions, [least, most]"),
+    ] = None
+    overlap: Annotated[
+        bool | None, Field(description="only questions that share an argument with a demonstration, or that share none")
+    ] = None
+    repeated: Annotated[bool | None, Field(description="only questions with one argument twice, or with two")] = None
+
+
+def select(wanted: Episodes, data_seed: int, variable: str | None = None) -> list[Episode]:
     """The split's episodes that pass the filters (and in which a variable can be changed), as many as asked for."""
     everything = _everything(wanted.split, data_seed)
     matching = [episode for episode in everything if _fits(episode, wanted)]
     if not matching:
-        asked = wanted.model_dump(exclude_defaults=True, exclude={"split", "count", "seed"})
-        told = ", ".join(f"{key} {value}" for key, value in asked.items())
-        raise SteerError(f"0 of {len(everything):,} {wanted.split} episodes match: {told}")
+        filters = wanted.model_dump(exclude_defaults=True, exclude={"split", "count", "seed"})
+        text = ", ".join(f"{key} {value}" for key, value in filters.items())
+        raise SteerError(f"0 of {len(everything):,} {wanted.split} episodes match: {text}")
     if variable is not None:
-        able = [episode for episode in matching if counterpart(episode, variable) is not None]
-        if not able:
+        changeable = [episode for episode in matching if counterpart(episode, variable) is not None]
+        if not changeable:
             raise SteerError(f"{len(matching):,} episodes match, and the {variable} of none of them can be changed")
-        matching = able
+        matching = changeable
     if wanted.count < len(matching):
         chosen = Dice(wanted.seed, "select").sample(range(len(matching)), wanted.count)
         matching = [matching[row] for row in sorted(chosen)]
@@ -36,9 +73,9 @@ def select(wanted: Episodes, data_seed: int, variable: Variable | None = None) -
 
 def _everything(split: str, data_seed: int) -> Sequence[Episode]:
     if split == "strict":
-        return [e for name, part in make_slices(data_seed).items() if name != "long" for e in part]
+        return [episode for name in SLICES if name != "long" for episode in make_slice(name, data_seed)]
     if split == "long":
-        return make_slices(data_seed)["long"]
+        return make_slice("long", data_seed)
     return make_splits(data_seed)[split]  # type: ignore[index]
 
 
@@ -54,24 +91,3 @@ def _fits(episode: Episode, wanted: Episodes) -> bool:
 
 def _within(count: int, ends: tuple[int, int] | None) -> bool:
     return ends is None or ends[0] <= count <= ends[1]
-
-
-def counterparts(episodes: Sequence[Episode], variable: Variable) -> list[Episode]:
-    """Each episode with one variable of Algorithm 1 changed, and the answer that it then has."""
-    return [changed for episode in episodes if (changed := counterpart(episode, variable)) is not None]
-
-
-def counterfactual(episodes: Sequence[Episode], recipe: Recipe) -> list[Episode]:
-    """The same episodes with the answer that Algorithm 1 predicts under the recipe's intervention."""
-    if isinstance(recipe, Steer):
-        others = counterparts(episodes, recipe.variable)
-        return [replace(episode, answer=other.answer) for episode, other in zip(episodes, others, strict=True)]
-    assert isinstance(recipe, PositionSwap)
-    first, second = recipe.tokens
-    changed = []
-    for episode in episodes:
-        solution = solve(episode)
-        exchange = {first: second, second: first}
-        symbol_at = {exchange.get(place, place): symbol for place, symbol in solution.symbol_at.items()}
-        changed.append(replace(episode, answer=solution.answer_with(symbol_at, solution.relative_index)))
-    return changed

@@ -15,7 +15,7 @@ from functools import lru_cache
 from steer.base.dice import Dice
 from steer.tasks.compositional.episode import Episode
 from steer.tasks.compositional.grammar import Grammar, draw
-from steer.tasks.compositional.splits import Conjunction, conjunction, draw_outside, make_splits
+from steer.tasks.compositional.splits import Conjunction, conjunctions, draw_outside, make_splits
 
 COUNT = 400  # episodes of each slice
 # The rules of the authors' test episodes (github.com/chengtang827/MLC-transformer-interpretability, test_data_long).
@@ -87,12 +87,13 @@ SLICES: Mapping[str, Slice] = {
 
 @lru_cache(maxsize=4)
 def make_slices(seed: int = 0) -> Mapping[str, tuple[Episode, ...]]:
-    splits = make_splits(seed)
-    known = splits.held_out | {conjunction(episode) for episode in splits.train}
-    return {name: _drawn(part, known, Dice(seed, "slice", name)) for name, part in SLICES.items()}
+    return {name: make_slice(name, seed) for name in SLICES}
 
 
-def _drawn(part: Slice, known: frozenset[Conjunction], dice: Dice) -> tuple[Episode, ...]:
+@lru_cache(maxsize=4 * len(SLICES))
+def make_slice(name: str, seed: int = 0) -> tuple[Episode, ...]:
+    """One slice; it needs all splits, training episodes included, which it shares nothing with."""
+    part, dice, known = SLICES[name], Dice(seed, "slice", name), _known(seed)
     found: list[Episode] = []
     while len(found) < COUNT:
         episode = draw_outside(known, lambda: draw(part.grammar, dice))
@@ -102,7 +103,13 @@ def _drawn(part: Slice, known: frozenset[Conjunction], dice: Dice) -> tuple[Epis
 
 
 @lru_cache(maxsize=4)
+def _known(seed: int) -> frozenset[Conjunction]:
+    splits = make_splits(seed)
+    return splits.held_out | conjunctions(splits.train)
+
+
+@lru_cache(maxsize=4)
 def held_out(seed: int = 0) -> frozenset[Conjunction]:
     """What nothing trained on may share: the conjunctions of validation, test and every slice."""
-    slices = {conjunction(episode) for part in make_slices(seed).values() for episode in part}
+    slices = conjunctions(episode for part in make_slices(seed).values() for episode in part)
     return make_splits(seed).held_out | slices

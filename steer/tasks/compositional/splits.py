@@ -2,20 +2,22 @@
 
 What must not be shared between training and the other two is an episode's *conjunction*: the whole of its primitive
 and function assignments (the paper's criterion). The held-out sets are drawn first and everything trained on,
-relabelled and curriculum episodes included, is checked against `Splits.held_out`.
+relabelled and curriculum episodes included, is checked against `Splits.held_out`. A set is drawn as far as it is asked
+for: the first test episodes cost nothing else, the first training episode needs all that is held out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Literal, TypeAlias
+from functools import cache, cached_property, lru_cache
+from typing import Literal, TypeAlias, overload
 
 from steer.base.dice import Dice
 from steer.tasks.compositional.episode import Episode, Function, Primitive
 from steer.tasks.compositional.grammar import PAPER, Grammar, draw
-from steer.tasks.compositional.program import functions, primitives
+from steer.tasks.compositional.program import functions_of, primitives_of, understand
 
 SplitName: TypeAlias = Literal["train", "validation", "test"]
 SIZES: dict[SplitName, int] = {"train": 10_000, "validation": 500, "test": 2_000}
@@ -23,41 +25,70 @@ Conjunction: TypeAlias = tuple[frozenset[Primitive], frozenset[Function]]
 
 
 def conjunction(episode: Episode) -> Conjunction:
-    return primitives(episode), functions(episode)
+    understood = understand(episode)
+    return primitives_of(understood), functions_of(understood)
+
+
+def conjunctions(episodes: Iterable[Episode]) -> frozenset[Conjunction]:
+    return frozenset(map(conjunction, episodes))
+
+
+class Drawn(Sequence[Episode]):
+    """So many episodes of a stream, each drawn when it is first asked for."""
+
+    def __init__(self, size: int, make: Callable[[], Episode]) -> None:
+        self._size, self._make = size, make
+        self._drawn: list[Episode] = []
+
+    def __len__(self) -> int:
+        return self._size
+
+    @overload
+    def __getitem__(self, place: int) -> Episode: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Episode, ...]: ...
+    def __getitem__(self, place: int | slice) -> Episode | tuple[Episode, ...]:
+        if isinstance(place, slice):
+            return tuple(self[number] for number in range(self._size)[place])
+        number = range(self._size)[place]  # raises beyond the end, counts from the end below zero
+        while len(self._drawn) <= number:
+            self._drawn.append(self._make())
+        return self._drawn[number]
 
 
 @dataclass(frozen=True)
 class Splits:
-    train: tuple[Episode, ...]
-    validation: tuple[Episode, ...]
-    test: tuple[Episode, ...]
-    held_out: frozenset[Conjunction]  # of validation and test
+    train: Sequence[Episode]
+    validation: Sequence[Episode]
+    test: Sequence[Episode]
 
-    def __getitem__(self, name: SplitName) -> tuple[Episode, ...]:
-        parts: dict[SplitName, tuple[Episode, ...]] = {
-            "train": self.train,
-            "validation": self.validation,
-            "test": self.test,
-        }
-        return parts[name]
+    def __getitem__(self, name: SplitName) -> Sequence[Episode]:
+        return {"train": self.train, "validation": self.validation, "test": self.test}[name]
+
+    @cached_property
+    def held_out(self) -> frozenset[Conjunction]:
+        """Of validation and test."""
+        return conjunctions(self.test) | conjunctions(self.validation)
 
 
 @lru_cache(maxsize=4)
 def make_splits(seed: int = 0, grammar: Grammar = PAPER) -> Splits:
-    held_out: set[Conjunction] = set()
-    parts: dict[SplitName, tuple[Episode, ...]] = {}
-    names: tuple[SplitName, ...] = ("test", "validation", "train")
-    for name in names:
-        dice = Dice(seed, name)
-        drawn = [draw_outside(held_out, lambda: draw(grammar, dice)) for _ in range(SIZES[name])]  # noqa: B023
-        parts[name] = tuple(drawn)
-        if name != "train":
-            held_out |= {conjunction(episode) for episode in drawn}
-    return Splits(parts["train"], parts["validation"], parts["test"], frozenset(held_out))
+    test = _drawn("test", seed, grammar, frozenset)
+    validation = _drawn("validation", seed, grammar, lambda: conjunctions(test))
+    train = _drawn("train", seed, grammar, lambda: splits.held_out)
+    splits = Splits(train, validation, test)
+    return splits
 
 
-def draw_outside(held_out: set[Conjunction] | frozenset[Conjunction], make: Callable[[], Episode]) -> Episode:
+def _drawn(name: SplitName, seed: int, grammar: Grammar, held_out: Callable[[], AbstractSet[Conjunction]]) -> Drawn:
+    """One set, outside of what is held out when its first episode is drawn."""
+    dice, known = Dice(seed, name), cache(held_out)
+    return Drawn(SIZES[name], lambda: draw_outside(known(), lambda: draw(grammar, dice)))
+
+
+def draw_outside(held_out: AbstractSet[Conjunction], make: Callable[[], Episode]) -> Episode:
     """The first episode that `make` gives whose conjunction is not held out."""
-    while conjunction(episode := make()) in held_out:
-        pass
+    episode = make()
+    while held_out and conjunction(episode) in held_out:
+        episode = make()
     return episode

@@ -1,4 +1,4 @@
-"""From a stage of the protocol to padded arrays of token ids, one epoch at a time.
+"""From a stage of training to batches of episodes, one epoch at a time.
 
 An epoch depends on (seed, epoch number) alone, never on what was drawn before: training can stop after any epoch and
 go on in another process with the same batches.
@@ -6,45 +6,61 @@ go on in another process with the same batches.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import permutations
 
 from steer.base.dice import Dice
-from steer.models.batch import Batch, Shown, collate
-from steer.models.training.protocol import Questions, Stage, Writing
 from steer.tasks.compositional.episode import Call, Demonstration, Episode, Item, Primitive
 from steer.tasks.compositional.grammar import draw, relabel
+from steer.tasks.compositional.lesson import CompositionalLesson, Questions, Writing
 from steer.tasks.compositional.program import functions, solve, understand
-from steer.tasks.compositional.splits import Splits, draw_outside
+from steer.tasks.compositional.slices import held_out
+from steer.tasks.compositional.splits import Conjunction, draw_outside, make_splits
 from steer.tasks.compositional.vocabulary import BAR, EOS, EQUALS, SOS
+from steer.tasks.task import Example, PlainExample
 
 BUCKET = 40  # batches that are sorted by length together: long enough to save padding, short enough to stay random
 
 
-def epoch_batches(stage: Stage, splits: Splits, seed: int, epoch: int) -> list[Batch]:
+@dataclass(frozen=True)
+class Material:
+    """What training may use: the training split, and what it must not show."""
+
+    train: Sequence[Episode]
+    held_out: AbstractSet[Conjunction]
+
+
+@lru_cache(maxsize=4)
+def material(data_seed: int) -> Material:
+    return Material(make_splits(data_seed).train, held_out(data_seed))
+
+
+def epoch_batches(stage: CompositionalLesson, given: Material, seed: int, epoch: int) -> list[list[Example]]:
     """Every batch of one epoch, bucketed by prompt length, in random order."""
     dice = Dice(seed, "epoch", epoch)
-    asked = [ask(episode, stage.questions, dice) for episode in visit(stage, splits, dice)]
+    asked = [ask(episode, stage.questions, dice) for episode in visit(stage, given, dice)]
     groups = dice.shuffled([[write(episode, stage.writing, dice) for episode in group] for group in asked if group])
-    batches = []
+    batches: list[list[Example]] = []
     for start in range(0, len(groups), BUCKET * stage.batch):
         bucket = sorted(groups[start : start + BUCKET * stage.batch], key=lambda group: len(group[0].prompt))
         chunks = [bucket[i : i + stage.batch] for i in range(0, len(bucket), stage.batch)]
-        batches += [collate([episode for group in chunk for episode in group]) for chunk in chunks]
+        batches += [[episode for group in chunk for episode in group] for chunk in chunks]
     return dice.shuffled(batches)
 
 
-def visit(stage: Stage, splits: Splits, dice: Dice) -> list[Episode]:
+def visit(stage: CompositionalLesson, given: Material, dice: Dice) -> list[Episode]:
     """The episodes of one epoch as this visit shows them; none of them shares a held-out conjunction."""
     if stage.episodes == "split":
-        shown = list(splits.train)
+        shown = list(given.train)
     else:
         shown = [
-            draw_outside(splits.held_out, lambda: draw(dice.choice(stage.grammars), dice))
-            for _ in range(stage.episodes)
+            draw_outside(given.held_out, lambda: draw(dice.choice(stage.grammars), dice)) for _ in range(stage.episodes)
         ]
     if stage.relabel:
-        shown = [draw_outside(splits.held_out, lambda e=e: relabel(e, dice)) for e in shown]  # type: ignore[misc]
+        shown = [draw_outside(given.held_out, lambda e=e: relabel(e, dice)) for e in shown]  # type: ignore[misc]
     if stage.reshuffle:
         shown = [replace(episode, support=tuple(dice.shuffled(episode.support))) for episode in shown]
     return shown
@@ -60,15 +76,7 @@ def ask(episode: Episode, questions: Questions, dice: Dice) -> list[Episode]:
     return [_asking(episode, call) for call in calls]
 
 
-@dataclass(frozen=True)
-class Written:
-    """An episode as training shows it."""
-
-    prompt: tuple[str, ...]
-    answer: tuple[str, ...]
-
-
-def write(episode: Episode, writing: Writing, dice: Dice) -> Shown:
+def write(episode: Episode, writing: Writing, dice: Dice) -> Example:
     """The episode's prompt in another way of writing; the episode itself where there is none."""
     if writing == Writing():
         return episode
@@ -79,7 +87,7 @@ def write(episode: Episode, writing: Writing, dice: Dice) -> Shown:
         support.sort(key=lambda item: _rank(item, aligned))
     items = [episode.question.tokens, *(_spell(item, episode, writing, dice) for item in support)]
     prompt = tuple(token for item in items for token in (*item, BAR))[:-1]
-    return Written((*prompt, EOS), episode.answer)
+    return PlainExample((*prompt, EOS), episode.answer)
 
 
 def _rank(item: Item, aligned: tuple[str, ...]) -> int:

@@ -1,0 +1,256 @@
+"""What a task is: examples with known answers, and all that can be said about them without a model.
+
+A task speaks of two sequences, the *prompt* and the *answer*, of places in them (counted from 0, no padding) and of
+named spans of places. It knows no node and no architecture. Only the first methods must be written; a task without
+roles, variables or labels leaves the rest as it is, and what needs them is refused with a message.
+
+In the answer's sequence place 0 is the start token: what stands at a place is what was said *before* the step of that
+number.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
+
+from pydantic import Field
+from typing_extensions import Self
+
+from steer.base.errors import PromptError, SteerError
+from steer.base.yaml import Strict
+
+PROMPT, ANSWER = "prompt", "answer"  # the two sequences
+Tokens: TypeAlias = tuple[str, ...]
+Place: TypeAlias = tuple[str, int]  # ("prompt", 4)
+Spans: TypeAlias = Mapping[str, tuple[int, ...]]  # name -> places of the prompt
+
+
+class Example(Protocol):
+    """A prompt and its right answer, as tokens. Examples are frozen and can be hashed; `str` is for people."""
+
+    @property
+    def prompt(self) -> Tokens: ...
+    @property
+    def answer(self) -> Tokens: ...
+    @property
+    def spans(self) -> Spans: ...
+    def answering(self, answer: Tokens) -> Self: ...  # the same prompt with another answer
+
+
+@dataclass(frozen=True)
+class PlainExample:
+    """An example that is nothing but its tokens."""
+
+    prompt: Tokens
+    answer: Tokens
+    spans: Spans = field(default_factory=dict, compare=False)
+
+    def answering(self, answer: Tokens) -> PlainExample:
+        return PlainExample(self.prompt, answer, self.spans)
+
+    def __str__(self) -> str:
+        return " ".join(self.prompt)
+
+
+class Selection(Strict):
+    """What every task's selection of examples says; a task adds its own keys."""
+
+    count: Annotated[int, Field(ge=1, le=10_000, description="how many, at most")] = 2_000
+    seed: Annotated[int, Field(ge=0, description="chooses among those that match, when there are more than count")] = 0
+
+
+class Lesson(Strict):
+    """What a stage of training may say about its examples; a task adds its own keys."""
+
+    batch: Annotated[int, Field(ge=1, description="episodes in a batch, with all their questions")] = 25
+
+    @property
+    def longest_prompt(self) -> int:
+        """The most tokens that a prompt may have."""
+        return 0
+
+
+@dataclass(frozen=True)
+class Gaze:
+    """A place that looks, and the places that are right to look at."""
+
+    looks: Place
+    right: frozenset[Place]
+
+
+@dataclass(frozen=True)
+class Look:
+    """Which sequence the heads of a role look from, and which they look at."""
+
+    source: str
+    target: str
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """Two places of the prompt (from 1) whose positions may be exchanged, and the variable that this changes."""
+
+    places: tuple[int, int]
+    spans: tuple[str, str]
+    variable: str
+    reason: str  # why these places and no others
+
+
+@dataclass(frozen=True)
+class Needed:
+    """What a selection must say so that a variable of its examples can be changed."""
+
+    keys: Mapping[str, Any] = field(default_factory=dict)
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Handle:
+    """Where a variable can be changed in a model: how, and at which sites, by role (`$output:all.z`)."""
+
+    by: str
+    sites: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Words:
+    """How the task is spoken of in tables and messages."""
+
+    token: str = "token"  # one of the tokens that count
+    tokens: str = "tokens"
+    program: str = "the task's program"  # what gives the answers
+    exchanged: str = "two tokens"  # what an exchange is between
+    choosing: str = "episodes that choose"
+    rival: str = "the other"  # whose token was not chosen
+    slices: str = "special sets"
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A set of examples of one kind, for evaluation."""
+
+    words: str
+    examples: Sequence[Any]
+
+
+E = TypeVar("E", bound=Example)
+S = TypeVar("S", bound=Selection)
+
+
+class TaskOf(ABC, Generic[E, S]):
+    name: ClassVar[str]
+    tokens: ClassVar[Tokens]  # of prompts and answers; the first three are padding, start and end
+    longest_answer: ClassVar[int]  # tokens, without the end
+    selection: type[S]  # what a recipe's `episodes:` may say
+    splits: ClassVar[Tokens] = ("train", "validation", "test")  # fixed sets: trained on, searched on, judged on
+    roles: ClassVar[Mapping[str, Look]] = {}
+    output_role: ClassVar[str] = ""  # whose heads look at the token that they write
+    variables: ClassVar[Tokens] = ()
+    labels: ClassVar[Mapping[str, Mapping[str, str]]] = {}  # label -> which tokens carry it -> their sequence
+    label_titles: ClassVar[Mapping[str, str]] = {}  # label -> its name in figures, if it is another
+    labels_text: ClassVar[str] = ""  # which tokens there are, for the schema
+    exchange: ClassVar[Exchange | None] = None
+    needed: ClassVar[Needed] = Needed()
+    handles: ClassVar[Mapping[str, Handle]] = {}  # variable -> where `steer ask` changes it
+    carriers: ClassVar[Mapping[str, tuple[tuple[str, str], ...]]] = {}  # variable -> roles and ports that carry it
+    notes: ClassVar[Mapping[str, str]] = {}  # group of `groups` -> what it means
+    words: ClassVar[Words] = Words()
+    lesson: ClassVar[type[Lesson]] = Lesson
+
+    # Examples.
+
+    @abstractmethod
+    def split(self, name: str, seed: int) -> Sequence[E]:
+        """One of the fixed sets."""
+
+    @abstractmethod
+    def examples(self, wanted: S, seed: int, variable: str | None = None) -> Sequence[E]:
+        """The examples that a selection means; only those in which a variable can be changed, if one is given."""
+
+    @abstractmethod
+    def counts(self, token: str) -> bool:
+        """Is it scored where it stands in an answer?"""
+
+    def parse(self, text: str) -> E:
+        """An example as people type it, with its right answer."""
+        raise PromptError(f"prompt: the task {self.name!r} reads no typed prompts")
+
+    def describe(self, example: E) -> dict[str, Any]:
+        """What there is to say about an example, as JSON."""
+        return {"prompt": str(example), "answer": list(example.answer)}
+
+    def text(self, example: E) -> str:
+        """The same in a few lines."""
+        return f"{example}\n  answer  {' '.join(example.answer)}"
+
+    def solve(self, example: E) -> Any:
+        """All that the task's program finds on the way to the answer."""
+        raise PromptError(f"prompt: the task {self.name!r} has no program that solves it")
+
+    def alternatives(self, example: E) -> Tokens:
+        """The tokens whose mean logit a token's logit is held against."""
+        return tuple(token for token in self.tokens if self.counts(token))
+
+    # Variables.
+
+    def counterpart(self, example: E, variable: str) -> E | None:
+        """The example with one variable changed and the answer that it then has; None where it cannot be."""
+        return None
+
+    def why_fixed(self, example: E, variable: str) -> str:
+        """Why a variable of an example cannot be changed."""
+        return f"the task {self.name!r} has no variables"
+
+    def keeps_length(self, variable: str) -> bool:
+        """Has the counterpart's answer always as many tokens?"""
+        return False
+
+    def exchanged(self, example: E, places: tuple[int, int]) -> E:
+        """The example with the answer that is predicted when two places (from 1) exchange their positions."""
+        return example
+
+    def check_exchange(self, example: E, named: Sequence[str], variable: str) -> None:
+        """Raise unless these tokens are the two whose positions are exchanged, and that is what is to be changed."""
+
+    def labelled(self, example: E, label: str, tokens: str) -> Sequence[tuple[Place, int]]:
+        """The places that carry a label, with its value there."""
+        return ()
+
+    # Roles.
+
+    def gaze(self, example: E, role: str) -> Sequence[Gaze]:
+        """Where a head of this role should look, for each place that has something to look at."""
+        return ()
+
+    def chooses(self, example: E) -> bool:
+        """Must something be chosen to answer it, so that a head cannot be right by always doing the same?"""
+        return True
+
+    def rivals(self, example: E) -> Tokens:
+        """For each token of the answer the one that was not chosen; itself, where nothing was."""
+        return example.answer
+
+    # Evaluation.
+
+    def kind(self, example: E) -> str:
+        """The kind of question, by which reports are divided; all of one kind if empty."""
+        return ""
+
+    def groups(self, examples: Sequence[E], trained: Sequence[E]) -> Mapping[str, Sequence[bool]]:
+        """Groups of examples to report on, beside all of them."""
+        return {}
+
+    def slices(self, seed: int) -> Mapping[str, Slice]:
+        """Further sets to evaluate on."""
+        return {}
+
+    # Training.
+
+    def epoch(self, lesson: Any, data_seed: int, seed: int, number: int) -> Sequence[Sequence[Example]]:
+        """The batches of one epoch, from these three numbers alone; nothing of a held-out set is among them."""
+        raise SteerError(f"the task {self.name!r} has no training examples")
+
+
+Task: TypeAlias = TaskOf[Any, Any]
