@@ -9,6 +9,7 @@ import pytest
 from handmade import chain, copier, episodes
 from small import TWO, checkpoint
 from test_search import two_outputs
+from tokens import ROLES
 
 from steer.anatomy.names import Node, Site
 from steer.discover import trace as tracing
@@ -91,7 +92,7 @@ def test_a_head_matters_as_much_as_its_strongest_path(turn: int):
         Member(node=f"enc-self-0.{n}", block="enc-self-0", role="question-broadcast", score=about(score))
         for n, score in enumerate((0.6, 0.9))
     ]
-    assert heads_in_role(members, edges, {}) == {"question-broadcast": ("enc-self-0.0", "enc-self-0.1")}
+    assert heads_in_role(ROLES, members, edges, {}) == {"question-broadcast": ("enc-self-0.0", "enc-self-0.1")}
 
 
 @pytest.mark.parametrize(("made", "primitives", "heads"), [(copier, (1, 1), 1), (chain, (2, 4), 3)])
@@ -150,6 +151,6 @@ def test_a_search_uses_the_episodes_that_were_held_out_from_the_checkpoint(
 
     sets = {seed: {name: f"{name} of {seed}" for name in ("train", "validation", "test")} for seed in (0, 7)}
     monkeypatch.setattr("steer.discover.keep.discover", found)
-    monkeypatch.setattr("steer.discover.keep.make_splits", lambda seed=0: sets[seed])
+    monkeypatch.setattr("steer.tasks.compositional.task.make_splits", lambda seed=0: sets[seed])
     find_circuit(str(tmp_path / "mine"), tmp_path / "out", SearchSettings(episodes=20, threshold=0.1))
     assert given == ["validation of 7", "test of 7"]
