@@ -10,13 +10,12 @@ The names below are loaded when they are first used, so that `import steer` is q
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-from steer.base.errors import SteerError
-from steer.base.version import __version__
-
+TYPE_CHECKING = False  # as in `typing`, which the commands are to be without until Ctrl-C is minded
 if TYPE_CHECKING:
+    from typing import Any
+
+    from steer.base.errors import SteerError
+    from steer.base.version import __version__
     from steer.experiments.api import build_recipe, run
     from steer.models.checkpoint import load_checkpoint
     from steer.recipe.load import load_recipe
@@ -24,11 +23,13 @@ if TYPE_CHECKING:
     from steer.tasks import solve
 
 _HOMES = {
+    "SteerError": "steer.base.errors",
+    "__version__": "steer.base.version",
     "build_recipe": "steer.experiments.api",
     "run": "steer.experiments.api",
     "load_recipe": "steer.recipe.load",
     "load_checkpoint": "steer.models.checkpoint",
-    "read_result": "steer.results.result",
+    "read_result": "steer.results.files",
     "solve": "steer.tasks",
 }
 
@@ -51,4 +52,6 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'steer' has no attribute {name!r}")
+    from importlib import import_module
+
     return getattr(import_module(_HOMES[name]), name)

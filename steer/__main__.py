@@ -1,3 +1,50 @@
-from steer.commands import app
+"""`python -m steer`, and what the console script calls: Ctrl-C is minded from the first line on.
 
-app(prog_name="steer")
+The commands take a while to import, and torch takes longer. An exception in the midst of an import may come out as
+another one, or be lost and leave half a module behind; so an interrupt that meets an import ends the process at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False  # as in `typing`, which takes longer to import than all of this file
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import NoReturn
+
+
+def main() -> None:
+    try:
+        import signal
+
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not when it is ignored, as under nohup
+            signal.signal(signal.SIGINT, interrupt)
+        from steer.commands import app
+
+        app(prog_name="steer")
+    except KeyboardInterrupt:  # before a command began; from then on it says itself what is kept
+        leave()
+
+
+def interrupt(number: int, frame: FrameType | None) -> None:
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            leave()
+        frame = frame.f_back
+    raise KeyboardInterrupt
+
+
+def leave() -> NoReturn:
+    """What `steer.commands` does at an interrupt, without any of Python's own ending."""
+    try:  # noqa: SIM105  (contextlib may be what is being imported)
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        pass
+    os.write(2, b"interrupted\n")
+    os._exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -6,8 +6,11 @@ names the place, says what was found and what is allowed. The command line print
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
+
+Key = tuple[str | int, ...]  # of a document: ("measures", 0, "site")
 
 
 class SteerError(Exception):
@@ -16,6 +19,25 @@ class SteerError(Exception):
     def __init__(self, *faults: str) -> None:
         self.faults = faults
         super().__init__("\n".join(faults))
+
+
+class KeyedError(SteerError):
+    """Faults of a document with the key of each. The loader finds the line and column of a key."""
+
+    def __init__(self, placed: Sequence[tuple[Key, str]]) -> None:
+        self.placed = placed
+        super().__init__(*(": ".join(filter(None, (".".join(map(str, key)), text))) for key, text in placed))
+
+
+@contextmanager
+def keyed(*key: str | int) -> Iterator[None]:
+    """Faults found in this block belong under this key."""
+    try:
+        yield
+    except KeyedError as error:
+        raise KeyedError([((*key, *theirs), text) for theirs, text in error.placed]) from error
+    except SteerError as error:
+        raise KeyedError([(key, fault) for fault in error.faults]) from error
 
 
 class CheckpointError(SteerError):

@@ -48,7 +48,10 @@ class Group(TyperGroup):
         for word in args:
             if "\0" in word or not _is_text(word):
                 raise typer.BadParameter(f"{word!r} is not text (UTF-8)")
-        return list(super().parse_args(ctx, args))
+        try:
+            return list(super().parse_args(ctx, args))
+        except KeyboardInterrupt as error:  # typer would say "Aborted"
+            self.interrupted(error)
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -57,11 +60,15 @@ class Group(TyperGroup):
             for fault in error.faults:
                 typer.echo(f"error: {fault}", err=True)
             raise typer.Exit(2) from error
-        except KeyboardInterrupt as error:  # a command that keeps something says what
-            typer.echo("; ".join(("interrupted", *map(str, error.args))), err=True)
-            raise typer.Exit(130) from error
+        except KeyboardInterrupt as error:
+            self.interrupted(error)
         except BrokenPipeError:  # the reader has seen enough
             _leave(0)
+
+    def interrupted(self, error: KeyboardInterrupt) -> NoReturn:
+        """A command that keeps something says what."""
+        typer.echo("; ".join(("interrupted", *map(str, error.args))), err=True)
+        raise typer.Exit(130) from error
 
 
 def _leave(code: int) -> NoReturn:

@@ -33,9 +33,9 @@ def attend(
     from steer.drawing.tables import pattern_text
     from steer.experiments.attend import attention_pattern, choose_episode
     from steer.models.checkpoint import load_checkpoint
-    from steer.plan.text import shape_of
+    from steer.models.names import names_of
 
-    node = shape_of(checkpoint).one_head(head)
+    node = names_of(checkpoint).head(head)
     loaded = load_checkpoint(checkpoint)
     shown = choose_episode(loaded, episode, prompt)
     pattern = attention_pattern(loaded, node, shown)

@@ -14,7 +14,7 @@ from steer.commands.options import CheckpointOption, JsonOption, OutOption, Quie
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from steer.anatomy.names import Node
+    from steer.anatomy.nodes import Node
     from steer.experiments.component import Page
     from steer.models.checkpoint import Checkpoint
     from steer.results.rows import Row
@@ -49,9 +49,9 @@ def attribute(
     from steer.experiments.attend import choose_episode
     from steer.experiments.component import component_page
     from steer.models.checkpoint import load_checkpoint
-    from steer.plan.text import shape_of
+    from steer.models.names import names_of
 
-    nodes = shape_of(checkpoint).expand_nodes(head)
+    nodes = names_of(checkpoint).nodes(head)
     if len(nodes) != 1:
         raise SteerError(f"--head: {head!r} stands for {len(nodes)} components; one is wanted")
     loaded = load_checkpoint(checkpoint)
@@ -83,9 +83,8 @@ def _show(page: Page, loaded: Checkpoint, node: Node, example: Example, folder: 
     from steer.drawing.tables import pattern_text
     from steer.experiments.attend import attention_pattern
 
-    content = asdict(page)
     make_folder(folder)
-    pattern = None
+    content, pattern = asdict(page), None
     if node.is_head:
         pattern = attention_pattern(loaded, node, example)
         content |= {"pattern": asdict(pattern), "picture": str(folder / "pattern.png")}

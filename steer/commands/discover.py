@@ -44,15 +44,15 @@ def discover(
     if len(set(folders.values())) < len(folders):
         raise SteerError("two of these checkpoints have the same name, and so the same results folder: ask one by one")
     settings = SearchSettings(episodes=episodes, threshold=threshold)
-    found: dict[str, Discovery] = {}
+    discoveries: dict[str, Discovery] = {}
     for name, folder in folders.items():
         with bar(f"discovering {name}", 1.0, quiet) as advance:
             try:
-                found[name] = find_circuit(name, folder, settings, force, advance)
+                discoveries[name] = find_circuit(name, folder, settings, force, advance)
             except KeyboardInterrupt as error:
-                raise interrupted(len(found), len(folders)) from error
-        warn(found[name].undrawn)
-    circuits = [one.circuit for one in found.values()]
+                raise interrupted(len(discoveries), len(folders)) from error
+        warn(discoveries[name].undrawn)
+    circuits = [one.circuit for one in discoveries.values()]
     if json:
         plain = [circuit.model_dump(mode="json") for circuit in circuits]
         typer.echo(dumps(plain[0] if len(plain) == 1 else plain, indent=1))
@@ -60,7 +60,7 @@ def discover(
     typer.echo("\n\n".join(describe(circuit, paths=len(circuits) == 1) for circuit in circuits))
     if len(circuits) > 1:
         typer.echo("\n" + compare(circuits))
-    for name, one in found.items():
+    for name, one in discoveries.items():
         state = " (already known; --force searches again)" if one.known else ""
         state += "\nrecipes go by the circuit beside the weights, which has other roles" if one.differs else ""
         typer.echo(f"\n{name}: {folders[name] / CIRCUIT}{state}")

@@ -29,17 +29,17 @@ def draw(
         _draw_circuit(result if result.name == CIRCUIT else result / CIRCUIT)
         return
 
-    found = read_result(result)
+    saved = read_result(result)
     if figure is not None:
         if figure not in KINDS:
             raise SteerError(unknown("figure", figure, KINDS))
-        found.provenance = replace(found.provenance, figures=(figure,))
+        saved.provenance = replace(saved.provenance, figures=(figure,))
 
     from steer.drawing.figures.draw import draw_result
 
-    assert found.folder is not None
+    assert saved.folder is not None
     with _placed(result, "steer run"):
-        pictures = draw_result(found, found.folder)
+        pictures = draw_result(saved, saved.folder)
     if figure is not None and not pictures:
         raise SteerError(f"{result}: has nothing to draw as {figure}")
     text = "\n".join(f"picture: {picture}" for picture in pictures)

@@ -19,25 +19,33 @@ def plan(
     """Print the compiled plan: the runs, what each edits and reads at which hook, and where it starts and stops."""
     from json import dumps
 
-    from steer.plan.text import describe_plan, shape_of
+    from steer.engine.schedule import make_schedule
+    from steer.engine.text import describe_plan
+    from steer.models.names import steps_of
     from steer.recipe.load import load_recipe
 
     loaded = load_recipe(recipe, *(changes or []))
-    shape = shape_of(loaded.recipe.checkpoint)
-    told = describe_plan(loaded.name, loaded.plan(shape), shape)
+    names = loaded.names()
+    lowered = loaded.lower(names)
+    described = describe_plan(
+        loaded.name, make_schedule(lowered.plan, names.layout, steps_of(loaded.recipe.checkpoint))
+    )
+    unmoved = sorted(lowered.unmoved)
+    left_out = [{"condition": condition, "measure": number} for condition, number in unmoved]
     if json:
-        typer.echo(dumps(told, indent=1))
+        typer.echo(dumps(described | {"left_out": left_out}, indent=1))
         return
-    typer.echo(f"{told['name']}: {told['forwards']} forward passes for each batch of episodes")
-    for run in told["runs"]:
-        typer.echo(f"\n{run['name']}\n  from {run['start']} to {run['stop'] or 'the end'}")
+    typer.echo(f"{described['name']}: {described['forwards']} forward passes for each batch of episodes")
+    for run in described["runs"]:
+        fed_back = ", the model's own tokens fed back" if run["decoding"] == "greedy" else ""
+        typer.echo(f"\n{run['name']}\n  from {run['start']} to {run['stop'] or 'the end'}{fed_back}")
         for edit in run["edits"]:
             typer.echo(f"  edit {edit['what']}  [{edit['hook']}]")
         for read in run["reads"]:
             typer.echo(f"  read {read['site']}  [{read['hook']}]")
-    for pair in told["left_out"]:
-        measure = loaded.recipe.measures[pair["measure"]]
-        typer.echo(f"\nno row: {pair['condition']!r} cannot change measure {pair['measure']} ({measure.name})")
+    for condition, number in unmoved:
+        measure = loaded.recipe.measures[number]
+        typer.echo(f"\nno row: {condition!r} cannot change measure {number} ({measure.name})")
 
 
 def validate(
@@ -45,7 +53,6 @@ def validate(
 ) -> None:
     """Check recipes against the schema and against the model they name; report every fault of every file."""
     from steer.base.errors import ConfigError, SteerError
-    from steer.plan.text import shape_of
     from steer.recipe.load import gather, load_recipe
 
     paths, missing = gather(recipes)
@@ -53,7 +60,7 @@ def validate(
     for path in paths:
         try:
             loaded = load_recipe(str(path))
-            loaded.plan(shape_of(loaded.recipe.checkpoint))
+            loaded.lower(loaded.names())
         except SteerError as error:
             faults += error.faults
     if faults:

@@ -16,10 +16,11 @@ import torch
 from scipy.stats import spearmanr
 from torch import Tensor
 
-from steer.anatomy.names import Node, Site
-from steer.discover.lab import LOGITS, Lab, answer_likelihood
-from steer.engine.engine import Part
-from steer.plan.plan import Ablated, Rebuild, make_run
+from steer.anatomy.nodes import Node, Site
+from steer.discover.lab import Lab, answer_likelihood
+from steer.engine.session import Session
+from steer.models.protocol import Batch
+from steer.plan.plan import CLEAN, Edit, Mean, Of, Rebuilt, Run
 from steer.results.evidence import GradientAgreement
 
 STEPS = 5
@@ -42,8 +43,8 @@ class Opinions:
         return GradientAgreement(paths=len(self.paths), eap=_rounded(once), eap_ig=_rounded(along))
 
 
-def opinions(lab: Lab, ports: Sequence[Site]) -> Opinions:
-    paths = [(source, port) for port in ports for source in lab.shape.sources(port)]
+def compare_with_gradients(lab: Lab, ports: Sequence[Site]) -> Opinions:
+    paths = [(source, port) for port in ports for source in lab.layout.sources(port)]
     once, along = (gradient_scores(lab, paths, steps) for steps in (1, STEPS))
     return Opinions(paths, exact_effects(lab, paths), once, along)
 
@@ -51,37 +52,41 @@ def opinions(lab: Lab, ports: Sequence[Site]) -> Opinions:
 def exact_effects(lab: Lab, paths: Sequence[Path]) -> list[float]:
     measure, _ = lab.likelihood()
     clean = lab.mean(lab.clean(measure, 1))
-    runs = [make_run(lab.shape, _name(path), [_ablation(path)], [LOGITS], _name(path)) for path in paths]
-    found = lab.measure(runs, measure, 1)
+    found = lab.measure(_runs(lab, paths), measure, 1)
     return [clean - lab.mean(found[_name(path)]) for path in paths]
 
 
 def gradient_scores(lab: Lab, paths: Sequence[Path], steps: int) -> list[float]:
     """One step: the gradient of the clean run. More: averaged over embeddings between their means and their values."""
-    hooks = {port.path for _, port in paths}
+    hook_of = {path: lab.engine.steps.hook(path[1]) for path in paths}
+    session = lab.session(_runs(lab, paths))
     totals = np.zeros(len(paths))
-    for part in lab.parts:
-        bench = lab.benches[part.number]
-        gradients = mean_gradients(lab, part, hooks, steps)
+    for batch in lab.batches:
+        gradients = mean_gradients(lab, session, batch, set(hook_of.values()), steps)
         with torch.no_grad():
+            worlds, clean = session.worlds(batch), lab.engine.hooks(batch, gradients)
             for number, path in enumerate(paths):
-                hook = path[1].path
-                changed = bench.rebuilt(_ablation(path), bench.clean[hook], {})
-                totals[number] -= float(((changed - bench.clean[hook]) * gradients[hook]).sum())
+                hook = hook_of[path]
+                changed = worlds.new(_ablation(path), clean[hook], {})
+                totals[number] -= float(((changed - clean[hook]) * gradients[hook]).sum())
     return [float(total) for total in totals / len(lab.episodes)]
 
 
-def mean_gradients(lab: Lab, part: Part, hooks: Iterable[str], steps: int) -> dict[str, Tensor]:
-    bench, target = lab.benches[part.number], lab.targets[part.number]
+def mean_gradients(lab: Lab, session: Session, batch: Batch, hooks: Iterable[str], steps: int) -> dict[str, Tensor]:
+    worlds, target = session.worlds(batch), lab.targets[batch.number]
 
     def likelihood(logits: Tensor) -> Tensor:
         return answer_likelihood(logits, target, lab.pad).sum()
 
-    def partway(share: float) -> Callable[[str, Tensor], Tensor]:
-        return lambda path, value: bench.ablated(path) + share * (value - bench.ablated(path))
+    def partway(share: float) -> Callable[[Site, Tensor], Tensor]:
+        return lambda site, value: worlds.whole(Mean(), site) + share * (value - worlds.whole(Mean(), site))
 
-    each = [lab.engine.gradients(part, hooks, likelihood, partway((n + 1) / steps)) for n in range(steps)]
+    each = [lab.engine.gradients(batch, hooks, likelihood, partway((n + 1) / steps)) for n in range(steps)]
     return {hook: torch.stack([found[hook][1] for found in each]).mean(0) for hook in hooks}
+
+
+def _runs(lab: Lab, paths: Sequence[Path]) -> list[Run]:
+    return [Run(_name(path), (_ablation(path),), (lab.logits,), _name(path)) for path in paths]
 
 
 def _rounded(correlation: float) -> float | None:
@@ -89,9 +94,9 @@ def _rounded(correlation: float) -> float | None:
     return round(correlation, 4) if np.isfinite(correlation) else None
 
 
-def _ablation(path: Path) -> Rebuild:
+def _ablation(path: Path) -> Edit:
     source, port = path
-    return Rebuild(port, "clean", ((source, Ablated()),))
+    return Edit(port, Rebuilt(Of(CLEAN), ((source, Mean()),)))
 
 
 def _name(path: Path) -> str:

@@ -10,16 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import torch
 
-from steer.anatomy.names import Shape, Site
+from steer.anatomy.names import Names
+from steer.anatomy.nodes import Site
 from steer.base.dice import Dice
-from steer.discover.lab import LOGITS, Lab
-from steer.engine.engine import Part
-from steer.models.batch import collate
+from steer.discover.lab import Lab
+from steer.engine.engine import Engine
 from steer.models.checkpoint import Checkpoint
-from steer.plan.plan import Counterpart, Put, Run, make_run
-from steer.recipe.steered import others
+from steer.plan.plan import COUNTERPART, Edit, Of, Run
+from steer.recipe.kinds.steer import others
 from steer.results.evidence import Interchange
 from steer.tasks.task import Example
 
@@ -29,44 +28,42 @@ DRAWS = 5  # sets of other heads, for the null
 class Exchange:
     """A lab whose episodes have the counterpart's answer, with the counterpart's values at hand."""
 
-    def __init__(self, checkpoint: Checkpoint, episodes: Sequence[Example], variable: str, seed: int = 0) -> None:
+    def __init__(
+        self, checkpoint: Checkpoint, episodes: Sequence[Example], variable: str, seed: int, engine: Engine
+    ) -> None:
         changed = [checkpoint.task.counterpart(episode, variable) for episode in episodes]
         others = [other for other in changed if other is not None]
         # Greedy decoding writes an answer exactly when each of its tokens is the likeliest after those before it.
         predicted = [e.answering(other.answer) for e, other in zip(episodes, others, strict=True)]
-        self.lab = Lab(checkpoint, predicted, seed)
-        engine = self.lab.engine
-        with torch.no_grad():
-            for part, bench in zip(self.lab.parts, self.lab.benches, strict=True):
-                tokens = collate([others[row] for row in part.rows], engine.vocabulary)
-                prompt = torch.from_numpy(tokens.prompt).to(engine.device)
-                bench.counterpart = engine.clean(Part(part.number, part.rows, prompt, part.output), engine.order)
+        self.lab = Lab(checkpoint, predicted, seed, engine, others)
         # What the model itself writes for the counterpart: no intervention can be expected to do better.
-        self.ceiling = Lab(checkpoint, others, seed)
+        self.ceiling = Lab(checkpoint, others, seed, engine)
 
     def runs(self, sets: Mapping[str, Sequence[Site]]) -> list[Run]:
         return [
-            make_run(self.lab.shape, name, [Put(site, Counterpart()) for site in sites], [LOGITS], name)
+            Run(name, tuple(Edit(site, Of(COUNTERPART)) for site in sites), (self.lab.logits,), name)
             for name, sites in sets.items()
         ]
 
 
-def interchange(checkpoint: Checkpoint, episodes: Sequence[Example], seed: int = 0) -> list[Interchange]:
+def interchange(
+    checkpoint: Checkpoint, episodes: Sequence[Example], seed: int = 0, engine: Engine | None = None
+) -> list[Interchange]:
     """For each variable and the sites that the circuit's roles say carry it: how often the predicted answer comes."""
-    shape, rows = checkpoint.shape, []
+    names, engine, rows = checkpoint.names, engine or Engine(checkpoint.plain), []
     shown = [episode for episode in episodes if checkpoint.task.chooses(episode)]
     for variable, places in checkpoint.task.carriers.items():
-        sets = {f"{role}.{port}": _sites(shape, role, port) for role, port in places}
+        sets = {f"{role}.{port}": _sites(names, role, port) for role, port in places}
         sets = {name: sites for name, sites in sets.items() if sites}
         if not sets or not shown:
             continue
-        exchange = Exchange(checkpoint, shown, variable, seed)
+        exchange = Exchange(checkpoint, shown, variable, seed, engine)
         lab = exchange.lab
         nulls = {
             f"{name} null {n}": same
             for name, sites in sets.items()
             for n in range(DRAWS)
-            if len(same := others(shape, sites, Dice(seed, name, n))) == len(sites)  # fewer would be no match
+            if len(same := others(names, sites, Dice(seed, name, n))) == len(sites)  # fewer would be no match
         }
         measure, _ = lab.exact()
         found = lab.measure(exchange.runs(sets | nulls), measure, 1)
@@ -85,5 +82,5 @@ def interchange(checkpoint: Checkpoint, episodes: Sequence[Example], seed: int =
     return rows
 
 
-def _sites(shape: Shape, role: str, port: str) -> list[Site]:
-    return [Site(head, port) for head in dict(shape.roles).get(role, ())]
+def _sites(names: Names, role: str, port: str) -> list[Site]:
+    return [Site(head, port) for head in names.roles.get(role, ())]

@@ -6,8 +6,7 @@ turns what they read into a value for each episode.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import cache
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,77 +15,72 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from steer.anatomy.names import Node, Site
-from steer.engine.ablation import Reference
-from steer.engine.engine import Engine, Part, Values, hook_sizes
-from steer.engine.values import Bench, site_value
+from steer.anatomy.nodes import Node, Site
+from steer.engine.engine import Engine
+from steer.engine.session import Inputs, Session
 from steer.measures.answers import exact_match
 from steer.measures.attention import attention_accuracy
 from steer.measures.attribution import logit_attribution
-from steer.models.batch import collate
 from steer.models.checkpoint import Checkpoint
-from steer.plan.plan import Ablated, Put, Run, make_run, writer_path
-from steer.recipe.schema import Ablation
+from steer.models.protocol import Batch
+from steer.plan.plan import CLEAN, Edit, Mean, Run, make_plan
 from steer.results.evidence import Estimate, Kept
 from steer.results.tally import Tally, bootstrap_weights
 from steer.tasks.task import Example
 
 DRAWS = 400
 Floats = NDArray[np.float64]
-Measure = Callable[[Part, Values], tuple[Tensor, Tensor]]  # values and what counts, both B P
-LOGITS = Site(Node("logits"))
+Values = Mapping[Site, Tensor]
+Measure = Callable[[Batch, Values], tuple[Tensor, Tensor]]  # values and what counts, both B P
 
 
 class Lab:
-    def __init__(self, checkpoint: Checkpoint, episodes: Sequence[Example], seed: int = 0) -> None:
-        self.engine = Engine(checkpoint)
-        self.shape, self.model = self.engine.shape, self.engine.model
+    def __init__(
+        self, checkpoint: Checkpoint, episodes: Sequence[Example], seed: int = 0, engine: Engine | None = None,
+        counterparts: Sequence[Example] = (),
+    ) -> None:  # fmt: skip
+        """Labs that share an engine share its budget, and the clean runs of the same episodes."""
+        self.checkpoint, self.engine = checkpoint, engine or Engine(checkpoint.plain)
+        self.names, self.layout, self.model = checkpoint.names, self.engine.layout, self.engine.model
         self.task, self.scoring, self.pad = checkpoint.task, checkpoint.scoring, checkpoint.vocabulary.pad
         self.positions = checkpoint.task.longest_answer
         self.episodes, self.seed = list(episodes), seed
-        self.parts = self.engine.parts(self.episodes)
+        self.inputs = Inputs(self.episodes, counterparts)
+        self.batches = self.engine.batches(self.episodes)
         self.weights = bootstrap_weights(len(self.episodes), seed, DRAWS)
-        writers = list(dict.fromkeys(writer_path(node) for node in self.shape.writers))
-        with torch.no_grad():
-            means = self.engine.means(writers, self.parts)
-            self.reference = Reference(Ablation(), means, hook_sizes(self.model.config, writers), seed)
-            self.benches = [self._bench(part) for part in self.parts]
         self.targets = self._tokens(self.episodes)
         self.rivals = self._tokens([episode.answering(self.task.rivals(episode)) for episode in self.episodes])
+        with torch.no_grad():
+            for batch in self.batches:  # in one pass, what many experiments will ask for
+                self.engine.hooks(batch, self.engine.order, keep=True)
 
     def _tokens(self, episodes: Sequence[Example]) -> list[Tensor]:
-        """What the decoder should say, part by part."""
-        rows = ([episodes[row] for row in part.rows] for part in self.parts)
-        return [torch.from_numpy(collate(some, self.engine.vocabulary).target).to(self.engine.device) for some in rows]
+        """What should be said, batch by batch."""
+        return [self.model.encode(episodes, batch.rows).target for batch in self.batches]
 
-    def _bench(self, part: Part) -> Bench:
-        clean = self.engine.clean(part, self.engine.order)
-        like = self.model.unembed.weight
-
-        def ablated(path: str) -> Tensor:
-            return self.reference.value(path, clean, part.real(path), like, part.number)
-
-        return Bench(self.model, self.shape, clean, cache(ablated), {}, part.state())
+    @property
+    def logits(self) -> Site:
+        return self.layout.logits
 
     @torch.no_grad()
     def clean(self, measure: Measure, positions: int | None = None) -> Tally:
         tally = Tally(len(self.episodes), positions or self.positions)
-        for part, bench in zip(self.parts, self.benches, strict=True):
-            tally.put_tensors(part.rows, *measure(part, dict(bench.clean)))
+        for batch in self.batches:
+            tally.put_tensors(batch.rows, *measure(batch, self.engine.reading(batch)))
         return tally
 
-    @torch.no_grad()
+    def session(self, runs: Iterable[Run]) -> Session:
+        return Session(self.engine, make_plan(Run(CLEAN), runs), self.inputs)
+
     def measure(self, runs: Iterable[Run], measure: Measure, positions: int | None = None) -> dict[str, Tally]:
         """Every condition of these runs, measured."""
         runs = list(runs)
         size = len(self.episodes), positions or self.positions
         tallies = {run.condition: Tally(*size) for run in runs if run.condition is not None}
-        for part, bench in zip(self.parts, self.benches, strict=True):
-            bench.recorded = {}
-            for run in runs:
-                found = self.engine.run(run, bench)
-                if run.condition is not None:
-                    tallies[run.condition].put_tensors(part.rows, *measure(part, found))
+        for found in self.session(runs):
+            condition = found.run.condition
+            assert condition is not None
+            tallies[condition].put_tensors(found.batch.rows, *measure(found.batch, found.values))
         return tallies
 
     # What is measured.
@@ -95,76 +89,75 @@ class Lab:
         """Is the most attended token the one that comes next?"""
         site = Site(head, "pattern")
 
-        def measure(part: Part, values: Values) -> tuple[Tensor, Tensor]:
-            target, pattern = self.targets[part.number], site_value(self.model, values, site)
-            return attention_accuracy(pattern, part.prompt, target), self.scoring.counts(target)
+        def measure(batch: Batch, values: Values) -> tuple[Tensor, Tensor]:
+            target, keys = self.targets[batch.number], batch.tokens[self.layout.looks_at(head)]
+            return attention_accuracy(values[site], keys, target), self.scoring.counts(target)
 
         return measure, [site]
 
     def share(self, node: Node) -> tuple[Measure, list[Site]]:
         """What a node writes into the right token's logit, the final LayerNorm at its clean scale."""
-        write_site = Site(node, "out" if node.is_head else None)
+        write_site = self.layout.written(node)
 
-        def measure(part: Part, values: Values) -> tuple[Tensor, Tensor]:
-            target = self.targets[part.number]
-            return self._written(part, site_value(self.model, values, write_site), target), self.scoring.counts(target)
+        def measure(batch: Batch, values: Values) -> tuple[Tensor, Tensor]:
+            target = self.targets[batch.number]
+            return self._written(batch, values[write_site], target), self.scoring.counts(target)
 
-        return measure, [Site(node, "z" if node.is_head else None)]
+        return measure, [self.layout.write(node)]
 
     def choice(self, node: Node) -> tuple[Measure, list[Site]]:
         """What a node writes into the right token's logit over that of the token that was not chosen."""
         share, reads = self.share(node)
         if not any(map(self.task.chooses, self.episodes)):  # nothing is chosen here: over the mean alternative's
             return share, reads
-        write_site = Site(node, "out" if node.is_head else None)
+        write_site = self.layout.written(node)
 
-        def measure(part: Part, values: Values) -> tuple[Tensor, Tensor]:
-            target, rival = self.targets[part.number], self.rivals[part.number]
-            write = site_value(self.model, values, write_site)
-            right, wrong = (self._written(part, write, token) for token in (target, rival))
+        def measure(batch: Batch, values: Values) -> tuple[Tensor, Tensor]:
+            target, rival = self.targets[batch.number], self.rivals[batch.number]
+            write = values[write_site]
+            right, wrong = (self._written(batch, write, token) for token in (target, rival))
             return right - wrong, self.scoring.counts(target) & (rival != target)
 
         return measure, reads
 
-    def _written(self, part: Part, write: Tensor, token: Tensor) -> Tensor:
+    def _written(self, batch: Batch, write: Tensor, token: Tensor) -> Tensor:
         """What a write adds to these tokens' logits, above the mean alternative's."""
-        final = Site(Node("dec-resid", self.shape.decoder_layers - 1), "post").path
-        stream = self.benches[part.number].clean[final]
-        alternatives = self.scoring.alternatives([self.episodes[row] for row in part.rows])
+        stream = self.engine.reading(batch)[self.layout.stream(self.logits)]
+        alternatives = self.scoring.alternatives([self.episodes[row] for row in batch.rows])
         return logit_attribution(self.model, {"it": write}, stream, token, alternatives)["it"].double()
 
     def exact(self) -> tuple[Measure, list[Site]]:
         """Is the whole answer right?"""
 
-        def measure(part: Part, values: Values) -> tuple[Tensor, Tensor]:
-            return exact_match(values["logits"], self.targets[part.number], self.pad)
+        def measure(batch: Batch, values: Values) -> tuple[Tensor, Tensor]:
+            return exact_match(values[self.logits], self.targets[batch.number], self.pad)
 
-        return measure, [LOGITS]
+        return measure, [self.logits]
 
     def said(self, tokens: Sequence[Tensor]) -> tuple[Measure, list[Site]]:
         """Is the likeliest token this one, at steps where one of two is chosen?"""
 
-        def measure(part: Part, values: Values) -> tuple[Tensor, Tensor]:
-            target, rival = self.targets[part.number], self.rivals[part.number]
-            said = values["logits"].argmax(-1) == tokens[part.number]
+        def measure(batch: Batch, values: Values) -> tuple[Tensor, Tensor]:
+            target, rival = self.targets[batch.number], self.rivals[batch.number]
+            said = values[self.logits].argmax(-1) == tokens[batch.number]
             return said.double(), self.scoring.counts(target) & (rival != target)
 
-        return measure, [LOGITS]
+        return measure, [self.logits]
 
     def likelihood(self) -> tuple[Measure, list[Site]]:
         """The log-likelihood of the whole answer: smoother than whether it is right."""
 
-        def measure(part: Part, values: Values) -> tuple[Tensor, Tensor]:
-            found = answer_likelihood(values["logits"], self.targets[part.number], self.pad)[:, None]
+        def measure(batch: Batch, values: Values) -> tuple[Tensor, Tensor]:
+            found = answer_likelihood(values[self.logits], self.targets[batch.number], self.pad)[:, None]
             return found, torch.ones_like(found)
 
-        return measure, [LOGITS]
+        return measure, [self.logits]
 
     # Whole-model ablations.
 
-    def ablating(self, name: str, nodes: Iterable[Node], reads: Sequence[Site] = (LOGITS,)) -> Run:
-        puts = [Put(Site(node, "z" if node.is_head else None), Ablated()) for node in nodes]
-        return make_run(self.shape, name, puts, reads, name)
+    def ablating(self, name: str, nodes: Iterable[Node], reads: Sequence[Site] = ()) -> Run:
+        edits = tuple(Edit(self.layout.write(node), Mean()) for node in nodes)
+        return Run(name, edits, tuple(reads) or (self.logits,), name)
 
     def accuracy_without(self, sets: dict[str, list[Node]]) -> dict[str, Tally]:
         """Exact match with each of these sets ablated in the whole forward pass."""

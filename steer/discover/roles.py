@@ -13,10 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from steer.anatomy.names import Node, Site
-from steer.engine.engine import Engine, Part
+from steer.anatomy.layout import Layout
+from steer.anatomy.nodes import Node, Site
+from steer.discover.lab import Lab
 from steer.results.tally import Tally
-from steer.tasks.task import ANSWER, PROMPT, Example, Gaze, Look
+from steer.tasks.task import ANSWER, PROMPT, Gaze, Look
 
 
 @dataclass(frozen=True)
@@ -35,27 +36,28 @@ class Score:
         return (self.value - self.chance) / (1 - self.chance)
 
 
-def look(head: Node) -> Look:
+def look(layout: Layout, head: Node) -> Look:
     """The sequence that a head attends from, and the one that it attends to."""
-    own = PROMPT if head.stack == "enc" else ANSWER
-    return Look(own, PROMPT if head.kind == "dec-cross" else own)
+    words = {layout.prompt: PROMPT, layout.answer: ANSWER}
+    return Look(words[layout.sequence(Site(head, "q"))], words[layout.looks_at(head)])
 
 
 @torch.no_grad()
-def role_scores(engine: Engine, episodes: Sequence[Example], parts: Sequence[Part]) -> list[Score]:
+def role_scores(lab: Lab) -> list[Score]:
     """Every head in every role that it can play: it looks from the role's sequence into the role's sequence."""
-    task = engine.task
-    cast = {role: [head for head in engine.shape.all_heads if look(head) == its] for role, its in task.roles.items()}
-    tallies = {(head, role): Tally(len(episodes), 1) for role, heads in cast.items() for head in heads}
-    chances: dict[str, Tally] = {role: Tally(len(episodes), 1) for role in cast}
-    for part in parts:
-        values = engine.clean(part, {Site(head, "pattern").path for some in cast.values() for head in some})
-        for role in cast:
-            table = Table([task.gaze(episodes[row], role) for row in part.rows], part.prompt, engine.vocabulary.pad)
-            chances[role].put(part.rows, table.mean(table.chance), table.counted)
-            for head in cast[role]:
-                pattern = values[Site(head, "pattern").path][:, head.head or 0]  # B T S
-                tallies[head, role].put(part.rows, table.mean(table.hits(pattern)), table.counted)
+    task, layout, count = lab.task, lab.layout, len(lab.episodes)
+    heads = {role: [h for h in layout.heads if look(layout, h) == its] for role, its in task.roles.items()}
+    tallies = {(head, role): Tally(count, 1) for role, some in heads.items() for head in some}
+    chances: dict[str, Tally] = {role: Tally(count, 1) for role in heads}
+    for batch in lab.batches:
+        values = lab.engine.reading(batch)
+        for role in heads:
+            gazes = [task.gaze(lab.episodes[row], role) for row in batch.rows]
+            table = Table(gazes, batch.tokens[layout.prompt], lab.pad)
+            chances[role].put(batch.rows, table.mean(table.chance), table.counted)
+            for head in heads[role]:
+                hits = table.hits(values[Site(head, "pattern")])  # of B T S
+                tallies[head, role].put(batch.rows, table.mean(hits), table.counted)
     by_role = {role: _mean(tally) for role, tally in chances.items()}
     return [Score(head, role, _mean(tally), by_role[role], tally) for (head, role), tally in tallies.items()]
 

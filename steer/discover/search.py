@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from steer.anatomy.names import Node
+from steer.anatomy.layout import Layout
+from steer.anatomy.nodes import Node, Site
 from steer.base.version import __version__
-from steer.discover.attribution_patching import opinions
+from steer.discover.attribution_patching import compare_with_gradients
 from steer.discover.choosing import choices
 from steer.discover.interchange import interchange
 from steer.discover.lab import Lab
@@ -18,6 +19,7 @@ from steer.discover.prune import Pruned, judge, needed_mlps, prune
 from steer.discover.roles import Score, role_scores
 from steer.discover.trace import THRESHOLD, trace
 from steer.discover.writers import chosen, logit_shares, writing_heads
+from steer.engine.engine import Engine
 from steer.models.checkpoint import Checkpoint
 from steer.results.circuit import Circuit, Described, Edge, Member
 from steer.results.evidence import Check, Evidence, HeadSet, Kept, KeptAttention, SearchSettings
@@ -57,16 +59,17 @@ def discover(
     threshold: float = THRESHOLD, tell: Tell = lambda done, text: None,
 ) -> Circuit:  # fmt: skip
     """Search on some episodes (`count` of each kind), judge on others (twice as many)."""
-    lab = Lab(checkpoint, searched[:count])
-    choosing = Lab(checkpoint, choices(checkpoint.task, searched)[:count])
+    engine = Engine(checkpoint.plain)
+    lab = Lab(checkpoint, searched[:count], engine=engine)
+    choosing = Lab(checkpoint, choices(checkpoint.task, searched)[:count], engine=engine)
     tell(0.02, "roles")
-    roles = BestRoles(role_scores(choosing.engine, choosing.episodes, choosing.parts))
+    roles = BestRoles(role_scores(choosing))
     shares = logit_shares(choosing)
     output = checkpoint.task.output_role
-    outputs = writing_heads([h for h in lab.shape.all_heads if roles.role(h) == output], shares, threshold)
+    outputs = writing_heads([h for h in lab.layout.heads if roles.role(h) == output], shares, threshold)
     look_alikes = dict(roles.best)
     roles.keep_outputs(outputs, output)
-    writers = outputs or writing_heads(lab.shape.all_heads, shares, threshold)  # nobody looks: who writes, then
+    writers = outputs or writing_heads(lab.layout.heads, shares, threshold)  # nobody looks: who writes, then
     traces = [trace(choosing, head, threshold, shrinking_steps(tell, 0.05, 0.35), bool(outputs)) for head in writers]
     edges = [edge for found in traces for edge in found.edges]
     able = lab.mean(lab.clean(lab.exact()[0], 1)) >= ABLE
@@ -125,18 +128,19 @@ def verify(
 ) -> Check:
     """Is it right? On other episodes: what the circuit does alone, what gradients say, what interchanges do."""
     tell(0.7, "judging")
-    lab = Lab(checkpoint, episodes)
-    core = [lab.shape.one_head(member.node) for member in circuit.members if member.core]
-    writers = [lab.shape.one_head(name) for name in evidence.traced_from]
+    engine = Engine(checkpoint.plain)
+    lab = Lab(checkpoint, episodes, engine=engine)
+    core = [lab.names.head(member.node) for member in circuit.members if member.core]
+    writers = [lab.names.head(name) for name in evidence.traced_from]
     lead = next((head for head in writers if head in core), writers[0])
     drawn = {edge.source for edge in circuit.edges} | {*map(str, writers)}
-    traced = [head for head in lab.shape.all_heads if str(head) in drawn]
-    choosing = Lab(checkpoint, choices(checkpoint.task, episodes))
+    traced = [head for head in lab.layout.heads if str(head) in drawn]
+    choosing = Lab(checkpoint, choices(checkpoint.task, episodes), engine=engine)
     attention = kept_attention(choosing, lead, core) if evidence.read_by == "attention" else None
     tell(0.8, "second opinions")
-    some = Lab(checkpoint, choosing.episodes[: len(episodes) // 4])
-    ports = [lab.shape.site(name) for name in dict.fromkeys(edge.target for edge in circuit.edges)]
-    agreement = opinions(some, ports).agreement() if ports else None
+    some = Lab(checkpoint, choosing.episodes[: len(episodes) // 4], engine=engine)
+    ports = [lab.names.site(name) for name in dict.fromkeys(edge.target for edge in circuit.edges)]
+    agreement = compare_with_gradients(some, ports).agreement() if ports else None
     tell(0.9, "interchanges")
     known = Checkpoint(checkpoint.model, checkpoint.record, checkpoint.name, circuit)
     return Check(
@@ -146,13 +150,13 @@ def verify(
         model_without=needed_mlps(lab),
         choice=chosen(choosing, writers),
         gradients=agreement,
-        interchange=tuple(interchange(known, episodes)),
+        interchange=tuple(interchange(known, episodes, engine=engine)),
     )
 
 
 def kept_accuracy(lab: Lab, heads: Sequence[Node]) -> Kept:
     """Exact match with every other head ablated, as a share of the clean model's."""
-    outside = [node for node in lab.shape.all_heads if node not in heads]
+    outside = [node for node in lab.layout.heads if node not in heads]
     (ablated,) = lab.accuracy_without({"": outside}).values()
     return lab.kept(ablated, lab.clean(lab.exact()[0], 1))
 
@@ -160,7 +164,7 @@ def kept_accuracy(lab: Lab, heads: Sequence[Node]) -> Kept:
 def kept_attention(lab: Lab, head: Node, core: Sequence[Node]) -> KeptAttention:
     """An output head's attention accuracy with everything outside the circuit ablated."""
     measure, reads = lab.attention(head)
-    outside = [node for node in lab.shape.all_heads if node not in core]
+    outside = [node for node in lab.layout.heads if node not in core]
     (ablated,) = lab.measure([lab.ablating("circuit", outside, reads)], measure).values()
     return KeptAttention(head=str(head), clean=lab.estimate(lab.clean(measure)), circuit=lab.estimate(ablated))
 
@@ -170,14 +174,14 @@ def members_of(
 ) -> list[Member]:
     traced = {edge.source for edge in edges} | {str(node) for node in (*writers, *direct)}
     members = []
-    for node in lab.shape.writers:
+    for node in lab.layout.nodes:
         if str(node) not in traced and node not in core:
             continue
         score = roles.best.get(node)
         members.append(
             Member(
                 node=str(node),
-                block=block_of(node),
+                block=block_of(node, lab.layout),
                 role=score.role if score else None,
                 score=lab.estimate(score.tally) if score else None,
                 chance=round(score.chance, 4) if score else None,
@@ -187,11 +191,11 @@ def members_of(
     return members
 
 
-def block_of(node: Node) -> str:
+def block_of(node: Node, layout: Layout) -> str:
     """Where a picture of the circuit puts a node."""
     if node.layer is not None:
         return str(replace(node, head=None))
-    return "prompt" if node.stack == "enc" else "answer so far"
+    return "prompt" if layout.sequence(Site(node)) == layout.prompt else "answer so far"
 
 
 def heads_in_role(

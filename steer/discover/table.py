@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from rich.table import Table
 
-from steer.anatomy.parse import parse_node
+from steer.anatomy.nodes import parse_node
 from steer.drawing.tables import make_table, pairs, render
 from steer.results.circuit import Circuit
 from steer.results.evidence import Check, Choice, Estimate, Evidence, Interchange, Kept

@@ -13,9 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from steer.anatomy.names import INPUT_PORTS, Node, Shape, Site
+from steer.anatomy.layout import Layout
+from steer.anatomy.nodes import Node, Site
 from steer.discover.lab import Lab, Measure
-from steer.plan.plan import Ablated, Clean, Rebuild, Run, chain_runs
+from steer.plan.plan import CLEAN, Edit, Mean, Of, Rebuilt, Run, Value, chain_runs
 from steer.results.circuit import Edge, Group
 from steer.results.evidence import Estimate
 from steer.results.tally import Tally
@@ -59,15 +60,8 @@ def trace(
             found.groups += groups
             for source, edge in edges.items():
                 strength = max(edge.sufficiency.value, edge.necessity.value)
-                queue += [(strength, (port, *chain)) for port in inputs(source)]
+                queue += [(strength, (port, *chain)) for port in lab.layout.inputs(source)]
     return found
-
-
-def inputs(node: Node) -> list[Site]:
-    """The ports through which a node can be asked further; an embedding has none."""
-    if node.is_head:
-        return [Site(node, port) for port in INPUT_PORTS]
-    return [Site(node)] if node.kind.endswith("mlp") else []
 
 
 class Question:
@@ -97,12 +91,12 @@ class Question:
         runs = [
             run
             for name, nodes in sets.items()
-            for run in condition_runs(self.lab.shape, name, mode, nodes, self.chain, self.reads)
+            for run in chain_of(self.lab.layout, name, mode, nodes, self.chain, self.reads)
         ]
         return self.lab.measure(runs, self.measure)
 
     def answer(self) -> tuple[dict[Node, Edge], list[Group]]:
-        sources = self.lab.shape.sources(self.port)
+        sources = list(self.lab.layout.sources(self.port))
         kept = self.take("kept", {"all": sources, "none": []})
         (lost,) = self.take("ablated", {"all": sources}).values()
         passes = self.effect(kept["all"], kept["none"]), self.effect(self.clean, lost)
@@ -157,10 +151,13 @@ class Question:
         return [Group(target=str(self.port), heads=tuple(map(str, able)), alone=alone, together=together)]
 
 
-def condition_runs(
-    shape: Shape, name: str, mode: Mode, nodes: Sequence[Node], chain: Chain, reads: Sequence[Site]
+def chain_of(
+    layout: Layout, name: str, mode: Mode, nodes: Sequence[Node], chain: Chain, reads: Sequence[Site]
 ) -> list[Run]:
     """The forwards of one condition: these nodes alone kept, or they alone ablated, at the chain's start."""
-    base: Literal["ablated", "clean"] = "ablated" if mode == "kept" else "clean"
-    first = Rebuild(chain[0], base, tuple((node, Clean() if mode == "kept" else Ablated()) for node in nodes))
-    return chain_runs(shape, f"{name} {mode}", name, first, chain, base, reads)
+    ablated, clean = Mean(), Of(CLEAN)
+    rest: Value
+    changed: Value
+    rest, changed = (ablated, clean) if mode == "kept" else (clean, ablated)
+    first = Edit(chain[0], Rebuilt(rest, tuple((node, changed) for node in nodes)))
+    return chain_runs(layout, name, first, chain, rest, reads)

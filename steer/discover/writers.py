@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from steer.anatomy.names import Node
+from steer.anatomy.nodes import Node
 from steer.discover.lab import Lab
 from steer.results.evidence import Ablation, Choice, Estimate
 from steer.results.tally import Tally
@@ -20,7 +20,7 @@ from steer.results.tally import Tally
 @torch.no_grad()
 def logit_shares(lab: Lab) -> dict[Node, Estimate]:
     """Each decoder component's part of the choice, as a share of all that is written of it."""
-    writers = [node for node in lab.shape.writers if node.stack == "dec"]
+    writers = [node for node in lab.layout.nodes if lab.layout.reaches_logits(node)]
     tallies = {node: lab.clean(lab.choice(node)[0]) for node in writers}
     total = Tally(len(lab.episodes), 1)
     total.values = sum((tally.values.sum(1, keepdims=True) for tally in tallies.values()), start=total.values)

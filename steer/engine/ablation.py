@@ -1,6 +1,6 @@
-"""What stands in for an ablated value: a mean over reference episodes, zero, or another episode's value.
+"""Statistics that stand in for ablated values: means over examples, and another example's value.
 
-Means count real tokens only. At positions that no reference episode reaches, the mean over all tokens is used.
+Means count real tokens only. At positions that no example reaches, the mean over all tokens is used.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 from torch import Tensor
-
-from steer.recipe.schema import Ablation
 
 
 class Means:
@@ -23,20 +21,20 @@ class Means:
         self.counts: dict[str, Tensor] = {}
 
     def add(self, values: Mapping[str, Tensor], real: Mapping[str, Tensor]) -> None:
-        """`real[hook]` marks the real tokens, B T, of the stack that the hook belongs to."""
-        for path, value in values.items():
-            mask = real[path]
+        """`real[hook]` marks the real tokens, B T, of the sequence that the hook belongs to."""
+        for hook, value in values.items():
+            mask = real[hook]
             wide = mask.reshape(*mask.shape, *[1] * (value.ndim - 2))
             flat = torch.where(wide, value, 0).double()
-            if path not in self.sums:
-                self.sums[path] = value.new_zeros(self.length, *value.shape[2:], dtype=torch.float64)
-                self.counts[path] = value.new_zeros(self.length, dtype=torch.float64)
-            self.sums[path][: value.shape[1]] += flat.sum(0)
-            self.counts[path][: value.shape[1]] += mask.sum(0)
+            if hook not in self.sums:
+                self.sums[hook] = value.new_zeros(self.length, *value.shape[2:], dtype=torch.float64)
+                self.counts[hook] = value.new_zeros(self.length, dtype=torch.float64)
+            self.sums[hook][: value.shape[1]] += flat.sum(0)
+            self.counts[hook][: value.shape[1]] += mask.sum(0)
 
-    def table(self, path: str, over: str) -> Tensor:
+    def table(self, hook: str, over: str) -> Tensor:
         """1, length, …: the mean at each position (or the same mean everywhere)."""
-        sums, counts = self.sums[path], self.counts[path]
+        sums, counts = self.sums[hook], self.counts[hook]
         pooled = sums.sum(0) / counts.sum()
         if over == "token":
             return pooled.expand_as(sums)[None]
@@ -44,29 +42,12 @@ class Means:
         return torch.where(wide > 0, sums / wide.clamp(min=1), pooled)[None]
 
 
-class Reference:
-    """Gives the ablation value of a hook for a batch."""
-
-    def __init__(self, ablation: Ablation, means: Means, sizes: Mapping[str, tuple[int, ...]], seed: int) -> None:
-        self.ablation, self.sizes, self.seed = ablation, sizes, seed
-        self.tables = {path: means.table(path, ablation.over) for path in means.sums}
-
-    def value(self, path: str, clean: Mapping[str, Tensor], real: Tensor, like: Tensor, batch: int) -> Tensor:
-        match self.ablation.value:
-            case "zero":
-                return like.new_zeros(1, 1, *self.sizes[path])
-            case "resample":
-                return resample(clean[path], real, np.random.default_rng((self.seed, batch)))
-            case "mean":
-                return self.tables[path][:, : real.shape[1]].to(like.dtype)
-
-
 def resample(value: Tensor, real: Tensor, rng: np.random.Generator) -> Tensor:
-    """Each episode takes the value of another of its batch; a shorter donor is read round and round."""
+    """Each example takes the value of another of its batch; a shorter donor is repeated."""
     count = len(value)
     turn = torch.from_numpy(rng.permutation(count))
     donor = torch.empty_like(turn)
-    donor[turn] = turn.roll(1)  # one cycle through all episodes: nobody is their own donor
+    donor[turn] = turn.roll(1)  # one cycle through all examples: no example is its own donor
     donor = donor.to(value.device)
     lengths = real.sum(1)[donor]  # B
     places = torch.arange(value.shape[1], device=value.device)[None] % lengths[:, None]  # B T

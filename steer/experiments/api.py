@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from steer.base.errors import keyed
 from steer.base.yaml import Document
 from steer.experiments.one import run_experiment
 from steer.models.checkpoint import Checkpoint, load_checkpoint
@@ -21,4 +22,6 @@ def build_recipe(name: str = "recipe", **keys: Any) -> Loaded:
 def run(recipe: Loaded | str, checkpoint: Checkpoint | None = None) -> Result:
     """Run a recipe (or one by name), on the checkpoint that it names or on another. Nothing is written to disk."""
     recipe = load_recipe(recipe) if isinstance(recipe, str) else recipe
-    return run_experiment(recipe, checkpoint or load_checkpoint(recipe.recipe.checkpoint))
+    with recipe.placing(), keyed("checkpoint"):
+        checkpoint = checkpoint or load_checkpoint(recipe.recipe.checkpoint)
+    return run_experiment(recipe, checkpoint)

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 import torch
 
-from steer.anatomy.names import Site
+from steer.anatomy.nodes import Site
 from steer.base.errors import SteerError
-from steer.engine.engine import Engine, Session
-from steer.engine.values import site_value
+from steer.engine.engine import Engine
+from steer.engine.session import Found, Inputs, Session
 from steer.experiments.api import build_recipe
-from steer.experiments.attend import axis_tokens, plain_numbers
+from steer.experiments.attend import plain_numbers
+from steer.measures.structure import axis_tokens
 from steer.models.checkpoint import Checkpoint
 from steer.recipe.lower import lower
-from steer.recipe.schema import Ablation
 from steer.results.details import Pattern
 from steer.tasks.task import Example
 
@@ -49,27 +49,25 @@ def ask(checkpoint: Checkpoint, episode: Example, variable: str, sites: Sequence
     recipe = build_recipe(
         kind="steer", variable=variable, by=handle.by, sets=[{"name": STEERED, "sites": list(sites or handle.sites)}],
         episodes=dict(task.needed.keys),
-        measures=[{"name": "attention-pattern", "heads": output}, {"name": "exact-match"}],
+        measures=[
+            {"name": "attention-pattern", "heads": output}, {"name": "exact-match", "decoding": "greedy"},
+        ],
     ).recipe  # fmt: skip
-    engine = Engine(checkpoint)
-    plan = lower(recipe, engine.shape)
-    head = engine.shape.one_head(output)
+    engine, plan = Engine(checkpoint.plain), lower(recipe, checkpoint.names).plan
+    head, vocabulary = checkpoint.names.head(output), checkpoint.vocabulary
 
-    def session(shown: Example) -> Session:
-        return Session(engine, plan, engine.parts([shown]), Ablation(), counterparts=[other])
-
-    def write(condition: str) -> tuple[str, ...]:
-        one = session(episode)
-        return engine.vocabulary.decode_answer(one.generate(condition, one.parts[0])[0].tolist())
+    def runs(shown: Example) -> list[Found]:
+        return list(Session(engine, plan, Inputs([shown], [other])))
 
     def look(condition: str, written: tuple[str, ...]) -> Pattern:
-        shown = episode.answering(written)
-        values = next(v for _, name, v in session(shown).results() if name == condition)
-        queries, keys = axis_tokens(head, episode, written, engine.vocabulary)
-        weights = plain_numbers(site_value(engine.model, values, Site(head, "pattern"))[0])
+        found = runs(episode.answering(written))
+        values = next(one.values for one in found if one.run.condition == condition)
+        queries, keys = axis_tokens(engine.layout, head, episode, written, vocabulary)
+        weights = plain_numbers(values[Site(head, "pattern")][0])
         return Pattern(str(head), str(episode), written, queries, keys, weights, condition, expected=episode.answer)
 
-    clean, steered = write("before"), write(STEERED)
+    written = {one.run.condition: one.written for one in runs(episode) if one.written is not None}
+    clean, steered = (vocabulary.decode_answer(written[when][0].tolist()) for when in ("before", STEERED))
     changed = tuple(str(edit.site) for run in plan.runs if run.name == STEERED for edit in run.edits)
     return SteeredAnswer(
         str(episode), checkpoint.name, variable, changed, episode.answer, clean, other.answer, steered,

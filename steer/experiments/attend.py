@@ -7,12 +7,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from steer.anatomy.names import Node, Site
+from steer.anatomy.nodes import Node, Site
 from steer.base.errors import SteerError
 from steer.engine.engine import Engine
-from steer.engine.values import site_value
+from steer.measures.structure import axis_tokens
 from steer.models.checkpoint import Checkpoint
-from steer.models.vocabulary import Vocabulary
 from steer.results.details import Pattern
 from steer.tasks.task import Example
 
@@ -39,24 +38,12 @@ def choose_episode(checkpoint: Checkpoint, number: int | None, prompt: str | Non
 def attention_pattern(checkpoint: Checkpoint, head: Node, episode: Example) -> Pattern:
     """A head's pattern while the model reads the prompt and writes its own answer."""
     written = next(checkpoint.answers([episode]))
-    engine = Engine(checkpoint)
-    site = Site(head, "pattern")
-    (part,) = engine.parts([episode.answering(written)])
-    weights = site_value(engine.model, engine.clean(part, [site.path]), site)[0]
-    queries, keys = axis_tokens(head, episode, written, checkpoint.vocabulary)
+    engine, site = Engine(checkpoint.plain), Site(head, "pattern")
+    (batch,) = engine.batches([episode.answering(written)])
+    weights = engine.clean(batch, [site])[site][0]
+    queries, keys = axis_tokens(engine.layout, head, episode, written, checkpoint.vocabulary)
     return Pattern(str(head), str(episode), written, queries, keys, plain_numbers(weights), expected=episode.answer)
 
 
 def plain_numbers(weights: Tensor) -> tuple[tuple[float, ...], ...]:
     return tuple(map(tuple, weights.tolist()))
-
-
-def axis_tokens(
-    head: Node, episode: Example, written: tuple[str, ...], vocabulary: Vocabulary
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The tokens that a head attends from, and those that it attends to."""
-    decoder = (vocabulary.tokens[vocabulary.start], *written)
-    return (
-        episode.prompt if head.kind == "enc-self" else decoder,
-        decoder if head.kind == "dec-self" else episode.prompt,
-    )

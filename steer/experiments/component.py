@@ -13,16 +13,16 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from steer.anatomy.names import Node, Site
-from steer.engine.engine import Engine, Part, Values
-from steer.engine.values import site_value
+from steer.anatomy.layout import Layout
+from steer.anatomy.nodes import Node, Site
+from steer.engine.engine import Engine
 from steer.measures.alignment import Alignment
 from steer.measures.attention import attention_accuracy
 from steer.measures.attribution import logit_attribution
-from steer.measures.measured import MEMORY, attribution_sites
+from steer.measures.measured import is_crossing
 from steer.measures.structure import add_alignment
-from steer.models.batch import collate
 from steer.models.checkpoint import Checkpoint
+from steer.models.protocol import Batch, Reading
 from steer.models.scoring import Scoring
 from steer.results.details import Histogram
 from steer.results.rows import Labels, Row
@@ -44,72 +44,67 @@ class Page:
 
 @torch.no_grad()
 def component_page(checkpoint: Checkpoint, node: Node, episodes: Sequence[Example], seed: int = 0) -> Page:
-    engine = Engine(checkpoint)
-    tallies = _tallies(node, len(episodes), engine.scoring)
+    engine, scoring = Engine(checkpoint.plain), checkpoint.scoring
+    layout, crossing = engine.layout, is_crossing(engine.layout, node)
+    tallies = _tallies(node, len(episodes), layout, scoring)
     aligned = Alignment(len(episodes))
-    for part in engine.parts(episodes):
-        shown = [episodes[row] for row in part.rows]
-        target = torch.from_numpy(collate(shown, engine.vocabulary).target).to(engine.device)
-        values = engine.clean(part, _paths(engine, node))
-        if node.stack == "dec":
-            share = _contribution(engine, node, values, target, shown)
-            _add_contribution(engine.scoring, part, share, target, tallies)
-        if node.kind == "dec-cross":
-            found = attention_accuracy(site_value(engine.model, values, Site(node, "pattern")), part.prompt, target)
-            tallies["attention-accuracy"].put_tensors(part.rows, found, engine.scoring.counts(target))
-            add_alignment(aligned, engine.model, engine.scoring, node, part, values)
+    for batch in engine.batches(episodes):
+        values, target = engine.reading(batch), batch.target
+        if layout.reaches_logits(node):
+            alternatives = scoring.alternatives([episodes[row] for row in batch.rows])
+            share = _contribution(engine, node, values, target, alternatives)
+            _add_contribution(scoring, batch, share, tallies)
+        if crossing:
+            found = attention_accuracy(values[Site(node, "pattern")], batch.tokens[layout.looks_at(node)], target)
+            tallies["attention-accuracy"].put_tensors(batch.rows, found, scoring.counts(target))
+            add_alignment(aligned, engine.model, scoring, node, batch, values)
     weights = bootstrap_weights(len(episodes), seed)
     page = Page(str(node), checkpoint.name, len(episodes), [r for t in tallies.values() for r in t.table(weights)])
-    if node.kind == "dec-cross":
+    if crossing:
         page.alignment = aligned.histogram("clean", str(node))
-    page.left_out = _left_out(node)
+    page.left_out = _left_out(node, layout)
     return page
 
 
-def _tallies(node: Node, episodes: int, scoring: Scoring) -> dict[str, Tally]:
+def _tallies(node: Node, episodes: int, layout: Layout, scoring: Scoring) -> dict[str, Tally]:
     tallies: dict[str, Tally] = {}
     positions = scoring.task.longest_answer
-    if node.stack == "dec":
+    if layout.reaches_logits(node):
         written = Labels("clean", "logit-attribution", str(node), unit="logit")
         tallies["all"] = Tally(episodes, positions, labels=written)
         tallies |= {token: Tally(episodes, 1, labels=replace(written, group=token)) for token in scoring.tokens}
-    if node.kind == "dec-cross":
+    if is_crossing(layout, node):
         labels = Labels("clean", "attention-accuracy", str(node))
         tallies["attention-accuracy"] = Tally(episodes, positions, hits=True, labels=labels)
     return tallies
 
 
-def _paths(engine: Engine, node: Node) -> list[str]:
-    paths = [site.path for site in attribution_sites(engine.shape)] if node.stack == "dec" else []
-    if node.is_head:
-        paths.append(Site(node, "pattern").path)
-    return [*paths, MEMORY.path]
-
-
-def _contribution(engine: Engine, node: Node, values: Values, target: Tensor, shown: Sequence[Example]) -> Tensor:
+def _contribution(
+    engine: Engine, node: Node, values: Reading, target: Tensor, alternatives: Sequence[tuple[int, ...]]
+) -> Tensor:
     """What a node writes into the logits of these tokens: B T."""
-    final = attribution_sites(engine.shape)[-1]
-    write = site_value(engine.model, values, Site(node, "out" if node.is_head else None))
-    alternatives = engine.scoring.alternatives(shown)
-    return logit_attribution(engine.model, {"it": write}, values[final.path], target, alternatives)["it"].double()
+    layout = engine.layout
+    write, stream = values[layout.written(node)], values[layout.stream(layout.logits)]
+    return logit_attribution(engine.model, {"it": write}, stream, target, alternatives)["it"].double()
 
 
-def _add_contribution(scoring: Scoring, part: Part, share: Tensor, target: Tensor, tallies: dict[str, Tally]) -> None:
+def _add_contribution(scoring: Scoring, batch: Batch, share: Tensor, tallies: dict[str, Tally]) -> None:
     """Over all tokens that count, and for each of them."""
-    tallies["all"].put_tensors(part.rows, share, scoring.counts(target))
+    target = batch.target
+    tallies["all"].put_tensors(batch.rows, share, scoring.counts(target))
     for token in scoring.tokens:
         here = (target == scoring.vocabulary.ids[token]).double()
         total = here.sum(1, keepdim=True)
-        tallies[token].put_tensors(part.rows, (share * here).sum(1, keepdim=True) / total.clamp(min=1), total)
+        tallies[token].put_tensors(batch.rows, (share * here).sum(1, keepdim=True) / total.clamp(min=1), total)
 
 
-def _left_out(node: Node) -> list[str]:
+def _left_out(node: Node, layout: Layout) -> list[str]:
     notes = []
-    if node.stack == "enc":
+    if not layout.reaches_logits(node):
         notes.append(
             "no logit contribution: it writes into the encoder's stream, which the logits do not read directly"
         )
-    if node.kind != "dec-cross":
+    if not is_crossing(layout, node):
         notes.append("no attention accuracy and no OV alignment: it does not attend from the decoder to the prompt")
     if not node.is_head:
         notes.append("no attention pattern: it is not a head")

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from steer.base.errors import ConfigError, SteerError
+from steer.base.errors import ConfigError, SteerError, keyed
 from steer.base.files import check_folder, is_there
 from steer.experiments.processes import TRIES, in_processes
 from steer.recipe.load import Loaded, gather, load_recipe
@@ -72,16 +72,16 @@ def run_batch(names: Sequence[str], job: Job, jobs: int, advance: Advance) -> li
 
 def run_paths(paths: Sequence[Path], job: Job, jobs: int, advance: Advance) -> list[Outcome]:
     check_folder(job.out)
-    found: dict[Path, Outcome] = {}
+    outcomes: dict[Path, Outcome] = {}
     try:
         for path, outcome in (
             _one_by_one(paths, job, advance) if 1 in (jobs, len(paths)) else _side_by_side(paths, job, jobs)
         ):
-            found[path] = outcome
-            advance(len(found) / len(paths), path.stem)
+            outcomes[path] = outcome
+            advance(len(outcomes) / len(paths), path.stem)
     except KeyboardInterrupt as error:
-        raise interrupted(len(found), len(paths)) from error
-    return [found[path] for path in paths]
+        raise interrupted(len(outcomes), len(paths)) from error
+    return [outcomes[path] for path in paths]
 
 
 def interrupted(done: int, total: int) -> KeyboardInterrupt:
@@ -134,7 +134,8 @@ def _run(path: Path, job: Job, tell: Callable[[float], None]) -> Outcome:
     if job.dtype not in ("float32", "float64"):
         raise ConfigError(f"--dtype is float32 or float64, not {job.dtype!r}")
     check_device(job.device)
-    checkpoint = load_checkpoint(loaded.recipe.checkpoint, job.device, getattr(torch, job.dtype))
+    with loaded.placing(), keyed("checkpoint"):
+        checkpoint = load_checkpoint(loaded.recipe.checkpoint, job.device, getattr(torch, job.dtype))
     folder = job.out / f"{loaded.name}-{experiment_hash(loaded.recipe, checkpoint)[:8]}"
     return run_loaded(loaded, checkpoint, folder, job.force, tell)
 
@@ -164,5 +165,5 @@ def run_loaded(
 
 def reworded(provenance: Provenance, recipe: Recipe) -> Provenance:
     """The numbers may be known; the recipe's words and figures may have changed since."""
-    asked = recipe.model_dump(mode="json")
-    return replace(provenance, recipe=asked, description=recipe.description, figures=recipe.figure)
+    content = recipe.model_dump(mode="json")
+    return replace(provenance, recipe=content, description=recipe.description, figures=recipe.figure)

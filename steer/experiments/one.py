@@ -13,15 +13,16 @@ from importlib.metadata import version as installed
 
 from torch import Tensor
 
-from steer.base.errors import SteerError
+from steer.anatomy.layout import Layout
+from steer.base.errors import KeyedError, SteerError, keyed
 from steer.base.version import __version__
-from steer.engine.engine import Engine, Part, Session
-from steer.engine.values import site_value
+from steer.engine.engine import Engine
+from steer.engine.session import Inputs, Session
 from steer.measures.collect import Collectors
-from steer.measures.measured import of_prompt
 from steer.measures.setting import Setting
 from steer.models.checkpoint import Checkpoint
-from steer.plan.plan import Plan, is_held
+from steer.models.protocol import Batch
+from steer.plan.plan import Plan
 from steer.recipe.load import Loaded
 from steer.recipe.predicted import changed_variable, counterparts
 from steer.recipe.schema import OWN, Recipe, Steer
@@ -39,29 +40,41 @@ def run_experiment(
     loaded: Loaded, checkpoint: Checkpoint, tell: Tell = lambda done: None, engine: Engine | None = None
 ) -> Result:
     """Run a recipe on a checkpoint. Recipes that share an engine share its clean run."""
+    with loaded.placing():  # what only the data can tell is at fault somewhere in the file as well
+        return _run(loaded, checkpoint, tell, engine or Engine(checkpoint.plain))
+
+
+def _run(loaded: Loaded, checkpoint: Checkpoint, tell: Tell, engine: Engine) -> Result:
     started, recipe = time.perf_counter(), loaded.recipe
-    engine = engine or Engine(checkpoint)
-    plan = loaded.plan(engine.shape)
-    check_task(recipe, checkpoint)
-    episodes = checkpoint.task.examples(recipe.episodes, checkpoint.record.data_seed, changed_variable(recipe))
-    check_lengths(episodes, checkpoint)
-    others = counterparts(episodes, recipe)
-    parts = engine.parts(episodes)
-    collectors = Collectors(Setting(recipe, engine, episodes, place_warnings(plan, parts)), plan)
-    reference = reference_parts(recipe, checkpoint, engine)
-    session = Session(engine, plan, parts, recipe.ablation, recipe.seed, reference, tell, others)
+    lowered = loaded.lower(checkpoint.names)
+    inputs = examples_of(recipe, checkpoint)
+    warnings = place_warnings(lowered.plan, engine.batches(inputs.examples), engine.layout)
+    setting = Setting(recipe, checkpoint, inputs.examples, warnings)
+    collectors = Collectors(setting, lowered.numbers, lowered.clean, lowered.unmoved)
+    sites = list(dict.fromkeys(site for name in recipe.tensors for site in checkpoint.names.sites(name)))
     saved: dict[str, list[tuple[list[int], Tensor]]] = {}
-    for part, condition, values in session.results():
-        collectors.add(part, condition, values)
-        for site in dict.fromkeys(site for name in recipe.tensors for site in engine.shape.expand_sites(name)):
-            value = site_value(engine.model, values, site)
-            saved.setdefault(f"{condition}/{site}", []).append((part.rows, value.cpu()))
-    collectors.generate(session)
+    for found in Session(engine, lowered.plan, inputs, tell):
+        condition = found.run.condition or ""
+        if found.written is not None:
+            collectors.add_written(found.batch, condition, found.written)
+            continue
+        collectors.add(found.batch, condition, found.values)
+        for site in sites:
+            saved.setdefault(f"{condition}/{site}", []).append((found.batch.rows, found.values[site].cpu()))
     rows, details = collectors.rows(), collectors.details()
-    tensors = {name: _in_order(parts, len(episodes)) for name, parts in saved.items()}
-    provenance = describe(loaded, checkpoint, plan, len(episodes), reference)
+    tensors = {name: _in_order(parts, len(inputs.examples)) for name, parts in saved.items()}
+    provenance = describe(loaded, checkpoint, lowered.plan, inputs)
     provenance = replace(provenance, seconds=round(time.perf_counter() - started, 2))
     return Result(provenance, rows, tensors, details)
+
+
+def examples_of(recipe: Recipe, checkpoint: Checkpoint) -> Inputs:
+    """The episodes that a recipe means, their counterparts, and those that ablation means are taken over."""
+    check_task(recipe, checkpoint)
+    with keyed("episodes"):
+        episodes = checkpoint.task.examples(recipe.episodes, checkpoint.record.data_seed, changed_variable(recipe))
+        check_lengths(episodes, checkpoint)
+    return Inputs(episodes, counterparts(episodes, recipe), reference_episodes(recipe, checkpoint))
 
 
 def check_task(recipe: Recipe, checkpoint: Checkpoint) -> None:
@@ -74,47 +87,49 @@ def check_task(recipe: Recipe, checkpoint: Checkpoint) -> None:
 def check_lengths(episodes: Sequence[Example], checkpoint: Checkpoint) -> None:
     longest, most = max(len(episode.prompt) for episode in episodes), checkpoint.model.config.max_length
     if longest > most:
-        raise SteerError(f"episodes: prompts of up to {longest} tokens; {checkpoint.name} takes {most}")
+        raise KeyedError([(("split",), f"prompts of up to {longest} tokens; {checkpoint.name} takes {most}")])
 
 
-def place_warnings(plan: Plan, parts: Sequence[Part]) -> dict[str, str]:
+def place_warnings(plan: Plan, batches: Sequence[Batch], layout: Layout) -> dict[str, str]:
     """Conditions whose edits name places that no sequence has. Where none of them is there, nothing was edited."""
-    longest = {True: max(p.prompt.shape[1] for p in parts), False: max(p.output.shape[1] for p in parts)}
-    found, earlier = {}, ""  # the first link of a chain has the places, the last one the condition
+    longest = {name: max(batch.tokens[name].shape[1] for batch in batches) for name in batches[0].tokens}
+    warnings, earlier = {}, ""  # the first link of a chain has the places, the last one the condition
     for run in plan.runs:
         edits = [edit for edit in run.edits if edit.places]
-        beyond = {place for edit in edits for place in edit.places if place > longest[of_prompt(edit.site)]}
+        beyond = {place for edit in edits for place in edit.places if place > longest[layout.sequence(edit.site)]}
         if edits and all(place in beyond for edit in edits for place in edit.places):
-            raise SteerError(f"places: no sequence has a place {min(beyond)}: {run.name!r} would edit nothing")
+            key = ("places", edits[0].places.index(min(beyond)))
+            raise KeyedError([(key, f"no sequence has a place {min(beyond)}: {run.name!r} would edit nothing")])
         text = f"no sequence has a place {', '.join(map(str, sorted(beyond)))}" if beyond else earlier
         if text and run.condition:
-            found[run.condition] = text
+            warnings[run.condition] = text
         earlier = "" if run.condition else text
-    return found
+    return warnings
 
 
-def reference_parts(recipe: Recipe, checkpoint: Checkpoint, engine: Engine) -> list[Part] | None:
+def reference_episodes(recipe: Recipe, checkpoint: Checkpoint) -> Sequence[Example]:
     """The episodes that ablation means are taken over, when they are not the recipe's own."""
     if recipe.ablation.reference == OWN:
-        return None
-    return engine.parts(checkpoint.task.split(recipe.ablation.reference, checkpoint.record.data_seed)[:REFERENCE])
+        return ()
+    return checkpoint.task.split(recipe.ablation.reference, checkpoint.record.data_seed)[:REFERENCE]
 
 
-def describe(
-    loaded: Loaded, checkpoint: Checkpoint, plan: Plan, episodes: int, reference: list[Part] | None
-) -> Provenance:
+def describe(loaded: Loaded, checkpoint: Checkpoint, plan: Plan, inputs: Inputs) -> Provenance:
     """Where the numbers come from, so that anybody can get them again."""
     recipe, weight = loaded.recipe, checkpoint.model.unembed.weight
     edits = {
-        run.condition: [str(edit.site) for edit in run.edits if not is_held(edit)] for run in plan.runs if run.condition
+        run.condition: [str(edit.site) for edit in run.edits if not edit.holds]
+        for run in plan.runs
+        if run.condition and run.edits
     }
     return Provenance(
-        loaded.name, Weights(checkpoint.name, checkpoint.record.weights_sha256), episodes, recipe.episodes.count,
+        loaded.name, Weights(checkpoint.name, checkpoint.record.weights_sha256), len(inputs.examples),
+        recipe.episodes.count,
         recipe.kind, recipe.description, recipe.figure,
         shown=recipe.sets[-1].name if isinstance(recipe, Steer) else "",
         hash=experiment_hash(recipe, checkpoint), recipe=recipe.model_dump(mode="json"), changes=tuple(loaded.changes),
         edited={condition: tuple(sites) for condition, sites in edits.items()},
-        ablation="" if recipe.kind in UNABLATED else describe_ablation(recipe, reference),
+        ablation="" if recipe.kind in UNABLATED else describe_ablation(recipe, len(inputs.reference)),
         layer_norm="recomputed on edited streams",
         intervals="95 %, bootstrap over examples; Wilson where an example is one hit or miss",
         forwards=plan.forwards, device=str(weight.device), dtype=str(weight.dtype).removeprefix("torch."),
@@ -123,24 +138,23 @@ def describe(
 
 
 def versions() -> dict[str, str]:
-    found = {name: installed(name) for name in ("torch", "nnsight", "numpy")}
-    return {"steer": __version__, "python": platform.python_version(), **found}
+    packages = {name: installed(name) for name in ("torch", "nnsight", "numpy")}
+    return {"steer": __version__, "python": platform.python_version(), **packages}
 
 
-def describe_ablation(recipe: Recipe, reference: list[Part] | None) -> str:
+def describe_ablation(recipe: Recipe, count: int) -> str:
     """What stands in for an ablated value. Positions are the same in every example: some values leave them alone."""
     ablation = recipe.ablation
     kept = "; position embeddings keep their values"
     if ablation.value != "mean":
         return ablation.value + kept * (ablation.value == "resample")
-    count = sum(len(part.rows) for part in reference or [])
     episodes = f"the first {count:,} {ablation.reference}" if count else "the recipe's own"
     return f"mean by {ablation.over} over {episodes} episodes" + kept * (ablation.over == "position")
 
 
 def experiment_hash(recipe: Recipe, checkpoint: Checkpoint) -> str:
     question = recipe.model_dump(mode="json", exclude={"version", "description", "figure", "checkpoint"})
-    roles = {role: [str(node) for node in heads] for role, heads in checkpoint.shape.roles}
+    roles = {role: [str(node) for node in heads] for role, heads in checkpoint.names.roles.items()}
     settings = {"dtype": str(checkpoint.model.unembed.weight.dtype), "roles": roles, "numbers": RESULT_REVISION}
     return content_hash(question, checkpoint.record.weights_sha256, __version__, settings)
 

@@ -10,7 +10,7 @@ import os
 import signal
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from threading import Thread
@@ -60,7 +60,8 @@ class Worker:
         context = get_context("spawn")  # fresh: a fork of a process whose torch has threads running can hang
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=serve, args=(work, theirs), daemon=True)
-        self.process.start()
+        with undisturbed():
+            self.process.start()
         theirs.close()
 
     def end(self) -> None:
@@ -69,8 +70,17 @@ class Worker:
         self.pipe.close()
 
 
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Processes that are started here never hear Ctrl-C: it reaches the parent too, which then ends them."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def serve(work: Callable[[Any], Any], pipe: Connection) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent too, which then ends us
     Thread(target=end_with_parent, daemon=True).start()
     with suppress(EOFError, OSError):
         while True:

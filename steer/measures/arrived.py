@@ -6,13 +6,14 @@ value that is the value itself, a counterpart that does not differ there, a step
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
+from torch import Tensor
 
-from steer.anatomy.names import Site
-from steer.engine.engine import Part, Values
+from steer.anatomy.nodes import Site
 from steer.measures.setting import Setting
+from steer.models.protocol import Batch, Reading
 from steer.plan.plan import UNCHANGED
 from steer.recipe.schema import AttentionMeasure
 
@@ -25,23 +26,23 @@ class Arrived:
 
     def __init__(self, setting: Setting, numbers: Sequence[Sequence[Site]], clean: str | None) -> None:
         self.setting, self.numbers, self.clean = setting, numbers, clean
-        self.before: Values = {}  # the clean run of the batch at hand, which comes first
+        self.before: Mapping[Site, Tensor] = {}  # the clean run of the batch at hand, which comes first
         self.largest: dict[tuple[str, int], float] = {}
 
-    def add(self, part: Part, condition: str, values: Values, measures: Sequence[int]) -> None:
+    def add(self, batch: Batch, condition: str, values: Reading, measures: Sequence[int]) -> None:
         if condition == self.clean:
             self.before = values
             return
         for number in measures:
-            change = max((self._change(part, values, site, number) for site in self.numbers[number]), default=0.0)
+            change = max((self._change(batch, values, site, number) for site in self.numbers[number]), default=0.0)
             key = condition, number
             self.largest[key] = max(self.largest.get(key, 0.0), change)
 
-    def _change(self, part: Part, values: Values, site: Site, number: int) -> float:
-        one, two = (self.setting.value(found, site) for found in (self.before, values))
+    def _change(self, batch: Batch, values: Reading, site: Site, number: int) -> float:
+        one, two = (found[site] for found in (self.before, values))
         measure = self.setting.recipe.measures[number]
         if isinstance(measure, AttentionMeasure):  # only some of its steps count
-            counted = self.setting.scoring.counts(self.setting.target(part, "answer"))
+            counted = self.setting.scoring.counts(self.setting.target(batch, "answer"))
             one, two = one[counted], two[counted]
         limit = ROUNDING * torch.finfo(one.dtype).eps * float(one.abs().max())
         return max(0.0, float((one - two).abs().max()) - limit)

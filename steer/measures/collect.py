@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from steer.engine.engine import Part, Session, Values
+from torch import Tensor
+
+from steer.anatomy.nodes import Site
+from steer.base.errors import keyed
 from steer.measures.arrived import Arrived
 from steer.measures.counts import Answers, Attention, Attribution
 from steer.measures.setting import Collector, Setting
 from steer.measures.structure import Alignments, Patterns, Represented
-from steer.plan.plan import EVERYTHING, NOTHING, UNCHANGED, Plan
+from steer.models.protocol import Batch, Reading
+from steer.plan.plan import EVERYTHING, NOTHING, UNCHANGED
 from steer.recipe.schema import (
     AlignmentMeasure,
     AnswerMeasure,
@@ -30,28 +34,26 @@ ENDS: Mapping[str, End] = {NOTHING: "nothing", UNCHANGED: "unchanged", EVERYTHIN
 class Collectors:
     """Every measure of a recipe in every condition."""
 
-    def __init__(self, setting: Setting, plan: Plan) -> None:
-        self.setting, self.unmoved = setting, set(plan.unmoved)
-        self.each = [_collector(setting, measure) for measure in setting.recipe.measures]
-        self.arrived = Arrived(setting, plan.numbers, plan.clean_condition)
+    def __init__(
+        self, setting: Setting, numbers: Sequence[Sequence[Site]], clean: str, unmoved: Collection[tuple[str, int]]
+    ) -> None:
+        """`numbers`: what each measure's are made of; `unmoved`: (condition, measure that it cannot change)."""
+        self.setting, self.unmoved = setting, unmoved
+        self.each = [_collector(setting, number) for number in range(len(setting.recipe.measures))]
+        self.arrived = Arrived(setting, numbers, clean)
 
-    def add(self, part: Part, condition: str, values: Values) -> None:
+    def add(self, batch: Batch, condition: str, values: Reading) -> None:
         """A measure that a condition cannot change has no row there: it would be the clean number again."""
         moved = [number for number in range(len(self.each)) if (condition, number) not in self.unmoved]
         for number in moved:
-            self.each[number].add(part, condition, values)
-        self.arrived.add(part, condition, values, moved)
+            self.each[number].add(batch, condition, values)
+        self.arrived.add(batch, condition, values, moved)
 
-    def generate(self, session: Session) -> None:
-        """Answers that the model writes itself, with each condition's interventions on."""
-        greedy = [(n, c) for n, c in enumerate(self.each) if isinstance(c, Answers) and c.measure.decoding == "greedy"]
-        conditions = [session.plan.clean_condition, *(run.condition for run in session.plan.runs)]
-        for condition in dict.fromkeys(c for c in conditions if c is not None):
-            moved = [collector for number, collector in greedy if (condition, number) not in self.unmoved]
-            for part in session.parts if moved else ():
-                written = session.generate(condition, part)
-                for collector in moved:
-                    collector.add_written(part, condition, written)
+    def add_written(self, batch: Batch, condition: str, written: Tensor) -> None:
+        """Answers that the model wrote itself; a condition that cannot change them has no such run."""
+        for collector in self.each:
+            if isinstance(collector, Answers):
+                collector.add_written(batch, condition, written)
 
     def rows(self) -> list[Row]:
         weights = bootstrap_weights(len(self.setting.episodes), self.setting.recipe.seed)
@@ -68,7 +70,12 @@ class Collectors:
         return [detail for collector in self.each for detail in collector.details()]
 
 
-def _collector(setting: Setting, measure: Measure) -> Collector:
+def _collector(setting: Setting, number: int) -> Collector:
+    with keyed("measures", number):
+        return _of_measure(setting, setting.recipe.measures[number])
+
+
+def _of_measure(setting: Setting, measure: Measure) -> Collector:
     match measure:
         case AttentionMeasure():
             return Attention(setting, measure)

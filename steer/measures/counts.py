@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from steer.anatomy.names import Site
-from steer.engine.engine import Part, Values
+from steer.anatomy.nodes import Site
 from steer.measures.answers import exact_match, exact_tokens, token_accuracy
 from steer.measures.attention import attention_accuracy, attention_mass
 from steer.measures.attribution import CONSTANT, logit_attribution
 from steer.measures.measured import attribution_sites
 from steer.measures.setting import Setting, TallyBook
+from steer.models.protocol import Batch, Reading
 from steer.recipe.schema import AnswerMeasure, AttentionMeasure, AttributionMeasure
 from steer.results.details import Detail, Transcript
 from steer.results.rows import Labels, Row
@@ -44,37 +44,35 @@ class Attention(Counted):
         super().__init__(setting)
         self.measure, self.heads = measure, setting.heads(measure.heads)
 
-    def add(self, part: Part, condition: str, values: Values) -> None:
-        target = self.setting.target(part, self.measure.against)
+    def add(self, batch: Batch, condition: str, values: Reading) -> None:
+        target = self.setting.target(batch, self.measure.against)
         for head in self.heads:
-            pattern = self.setting.value(values, Site(head, "pattern"))  # B T S
-            looked = ATTENTION[self.measure.name](pattern, part.prompt, target)
+            pattern = values[Site(head, "pattern")]  # B T S
+            looked = ATTENTION[self.measure.name](
+                pattern, batch.tokens[self.setting.model.layout.looks_at(head)], target
+            )
             labels = Labels(condition, self.measure.name, str(head), self.measure.against)
             hits = self.measure.name == "attention-accuracy"
-            self.book.put(part, self.positions, looked, self.setting.scoring.counts(target), hits, labels)
+            self.book.put(batch, self.positions, looked, self.setting.scoring.counts(target), hits, labels)
 
 
 class Attribution(Counted):
     def __init__(self, setting: Setting, measure: AttributionMeasure) -> None:
         super().__init__(setting)
-        shape = setting.engine.shape
         self.measure = measure
-        self.components = [str(node) for text in measure.components for node in shape.expand_nodes(text)]
-        *self.writers, self.final = attribution_sites(shape)
-        self.clean: dict[int, Tensor] = {}  # part -> the clean run's final stream, whose scale the LayerNorm keeps
+        self.components = [str(node) for text in measure.components for node in setting.names.nodes(text)]
+        *self.writers, self.final = attribution_sites(setting.model.layout)
+        self.clean: dict[int, Tensor] = {}  # batch -> the clean run's final stream, whose scale the LayerNorm keeps
 
-    def add(self, part: Part, condition: str, values: Values) -> None:
-        target = self.setting.target(part, "answer")
-        writes = {
-            str(s.node): self.setting.value(values, Site(s.node, "out" if s.node.is_head else None))
-            for s in self.writers
-        }
-        stream = self.clean.setdefault(part.number, values[self.final.path])  # the clean condition comes first
-        alternatives, counted = self.setting.alternatives(part), self.setting.scoring.counts(target)
-        shares = logit_attribution(self.setting.engine.model, writes, stream, target, alternatives)
+    def add(self, batch: Batch, condition: str, values: Reading) -> None:
+        target = self.setting.target(batch, "answer")
+        writes = {str(site.node): values[self.setting.model.layout.written(site.node)] for site in self.writers}
+        stream = self.clean.setdefault(batch.number, values[self.final])  # the clean condition comes first
+        alternatives, counted = self.setting.alternatives(batch), self.setting.scoring.counts(target)
+        shares = logit_attribution(self.setting.model, writes, stream, target, alternatives)
         for component in dict.fromkeys((*self.components, CONSTANT)):
             labels = Labels(condition, self.measure.name, component, unit="logit")
-            self.book.put(part, self.positions, shares[component].double(), counted, False, labels)
+            self.book.put(batch, self.positions, shares[component].double(), counted, False, labels)
 
 
 class Answers(Counted):
@@ -83,27 +81,31 @@ class Answers(Counted):
         self.measure = measure
         self.transcripts: list[Transcript] = []
 
-    def add(self, part: Part, condition: str, values: Values) -> None:
+    def add(self, batch: Batch, condition: str, values: Reading) -> None:
         if self.measure.decoding == "forced":
-            target = self.setting.target(part, self.measure.against)
+            target = self.setting.target(batch, self.measure.against)
             pad = self.setting.vocabulary.pad
-            self._put(part, condition, *ANSWERS[self.measure.name](values["logits"], target, pad))
+            self._put(
+                batch, condition, *ANSWERS[self.measure.name](values[self.setting.model.layout.logits], target, pad)
+            )
 
-    def add_written(self, part: Part, condition: str, written: Tensor) -> None:
+    def add_written(self, batch: Batch, condition: str, written: Tensor) -> None:
         """Answers that the model wrote itself, with the condition's interventions on."""
+        if self.measure.decoding == "forced":
+            return
         against = self.measure.against
-        self._remember(part, condition, written)
+        self._remember(batch, condition, written)
         names = ("answer", "counterfactual") if against == "neither" else (against,)
         pad, end = self.setting.vocabulary.pad, self.setting.vocabulary.end
-        held = [exact_tokens(written, self.setting.target(part, name), pad, end) for name in names]
+        held = [exact_tokens(written, self.setting.target(batch, name), pad, end) for name in names]
         hits = sum((right for right, _ in held), start=torch.zeros_like(held[0][0]))
-        self._put(part, condition, 1 - hits if against == "neither" else hits, held[0][1])
+        self._put(batch, condition, 1 - hits if against == "neither" else hits, held[0][1])
 
-    def _remember(self, part: Part, condition: str, written: Tensor) -> None:
+    def _remember(self, batch: Batch, condition: str, written: Tensor) -> None:
         """The first few answers, to be read; once, where several measures are of the same answers."""
         if self.measure.against != "counterfactual":
             return
-        for place, row in enumerate(part.rows):
+        for place, row in enumerate(batch.rows):
             if row < EXAMPLES:
                 said = self.setting.vocabulary.decode_answer(written[place].tolist())
                 right, other = (self.setting.answers[name][row].answer for name in ("answer", "counterfactual"))
@@ -113,7 +115,7 @@ class Answers(Counted):
     def details(self) -> Sequence[Detail]:
         return self.transcripts
 
-    def _put(self, part: Part, condition: str, values: Tensor, counted: Tensor) -> None:
+    def _put(self, batch: Batch, condition: str, values: Tensor, counted: Tensor) -> None:
         positions = 1 if self.measure.name == "exact-match" else self.positions + 1  # the end is a step too
         labels = Labels(condition, self.measure.name, "", self.measure.against, self.measure.decoding)
-        self.book.put(part, positions, values, counted, True, labels)
+        self.book.put(batch, positions, values, counted, True, labels)

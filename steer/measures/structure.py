@@ -7,21 +7,21 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from steer.anatomy.names import Node, Site
-from steer.base.errors import SteerError
-from steer.engine.engine import Part, Values
-from steer.engine.values import attention
-from steer.experiments.attend import axis_tokens
+from steer.anatomy.layout import Layout
+from steer.anatomy.nodes import Node, Site
+from steer.base.errors import KeyedError
 from steer.measures.alignment import ABOVE_NULL, Alignment
 from steer.measures.attribution import ov_alignment
-from steer.measures.measured import MEMORY
+from steer.measures.measured import looked_at
 from steer.measures.representation import Floats, explained, principal_components
 from steer.measures.setting import Setting
-from steer.models.plain.transformer import Transformer
+from steer.models.protocol import Batch, Model, Reading
 from steer.models.scoring import Scoring
+from steer.models.vocabulary import Vocabulary
 from steer.recipe.schema import AlignmentMeasure, PatternMeasure, RSquaredMeasure
 from steer.results.details import Detail, Pattern, Scatter
 from steer.results.rows import Labels, Row, Unit
+from steer.tasks.task import Example
 
 SHOWN = 600  # points of a scatter plot, at most
 
@@ -30,19 +30,22 @@ class Patterns:
     def __init__(self, setting: Setting, measure: PatternMeasure) -> None:
         count = len(setting.episodes)
         if measure.episode >= count:
-            raise SteerError(f"measures: attention-pattern asks for episode {measure.episode} of {count}, from 0")
+            text = f"attention-pattern asks for episode {measure.episode} of {count}, from 0"
+            raise KeyedError([(("episode",), text)])
         self.setting, self.heads, self.number = setting, setting.heads(measure.heads), measure.episode
         self.patterns: list[Pattern] = []
 
-    def add(self, part: Part, condition: str, values: Values) -> None:
-        if self.number not in part.rows:
+    def add(self, batch: Batch, condition: str, values: Reading) -> None:
+        if self.number not in batch.rows:
             return
-        row, episode = part.rows.index(self.number), self.setting.episodes[self.number]
+        row, episode = batch.rows.index(self.number), self.setting.episodes[self.number]
         for head in self.heads:
-            queries, keys = axis_tokens(head, episode, episode.answer, self.setting.vocabulary)
-            weights = self.setting.value(values, Site(head, "pattern"))[row, : len(queries), : len(keys)]
+            queries, keys = axis_tokens(
+                self.setting.model.layout, head, episode, episode.answer, self.setting.vocabulary
+            )
+            weights = values[Site(head, "pattern")][row, : len(queries), : len(keys)]
             rounded = tuple(tuple(round(w, 4) for w in line) for line in weights.tolist())
-            roles = tuple(role for role, heads in self.setting.engine.shape.roles if head in heads)
+            roles = tuple(self.setting.names.plays(head))
             self.patterns.append(
                 Pattern(str(head), str(episode), episode.answer, queries, keys, rounded, condition, roles=roles)
             )
@@ -57,35 +60,36 @@ class Patterns:
 class Alignments:
     def __init__(self, setting: Setting, measure: AlignmentMeasure) -> None:
         self.setting, self.heads = setting, setting.heads(measure.heads)
-        self.found: dict[tuple[str, Node], Alignment] = {}
+        self.alignments: dict[tuple[str, Node], Alignment] = {}
 
-    def add(self, part: Part, condition: str, values: Values) -> None:
+    def add(self, batch: Batch, condition: str, values: Reading) -> None:
         for head in self.heads:
-            found = self.found.setdefault((condition, head), Alignment(len(self.setting.episodes)))
-            add_alignment(found, self.setting.engine.model, self.setting.scoring, head, part, values)
+            alignment = self.alignments.setdefault((condition, head), Alignment(len(self.setting.episodes)))
+            add_alignment(alignment, self.setting.model, self.setting.scoring, head, batch, values)
 
     def rows(self, weights: Floats) -> list[Row]:
         rows = []
-        for (condition, head), found in self.found.items():
-            for measure, against, tally in found.tallies():
+        for (condition, head), alignment in self.alignments.items():
+            for measure, against, tally in alignment.tallies():
                 unit: Unit = "share" if measure == ABOVE_NULL else "product"
                 tally.labels = Labels(condition, measure, str(head), against, unit=unit)
                 rows += tally.table(weights)
         return rows
 
     def details(self) -> Sequence[Detail]:
-        return [found.histogram(condition, str(head)) for (condition, head), found in self.found.items()]
+        return [one.histogram(condition, str(head)) for (condition, head), one in self.alignments.items()]
 
 
 def add_alignment(
-    found: Alignment, model: Transformer, scoring: Scoring, head: Node, part: Part, values: Values
+    alignment: Alignment, model: Model, scoring: Scoring, head: Node, batch: Batch, values: Reading
 ) -> None:
     """What a head would copy from the tokens of a batch that count, against the unembedding."""
-    counted = scoring.counts(part.prompt)  # B S
-    memory, tokens = values[MEMORY.path][counted], part.prompt[counted]
-    own, other = ov_alignment(model, attention(model, head), head.head or 0, memory, tokens)
-    owners = np.asarray(part.rows)[counted.nonzero()[:, 0].cpu().numpy()]
-    found.add(owners, own.double().cpu().numpy(), other.double().cpu().numpy())
+    prompt = batch.tokens[model.layout.looks_at(head)]  # B S
+    counted = scoring.counts(prompt)
+    memory, tokens = values[looked_at(model.layout, head)][counted], prompt[counted]
+    own, other = ov_alignment(model, head, memory, tokens)
+    owners = np.asarray(batch.rows)[counted.nonzero()[:, 0].cpu().numpy()]
+    alignment.add(owners, own.double().cpu().numpy(), other.double().cpu().numpy())
 
 
 class Represented:
@@ -93,19 +97,20 @@ class Represented:
 
     def __init__(self, setting: Setting, measure: RSquaredMeasure) -> None:
         self.setting, self.measure = setting, measure
-        self.site = setting.engine.shape.site(measure.site)
+        self.site = setting.names.site(measure.site)
         labelled = [setting.task.labelled(e, measure.label, measure.tokens) for e in setting.episodes]
         self.places = [[(place, label) for (_, place), label in points] for points in labelled]
         if not any(self.places):
-            raise SteerError(f"measures: r-squared of {self.site}: these episodes have no {measure.tokens} to label")
+            text = f"r-squared of {self.site}: these episodes have no {measure.tokens} to label"
+            raise KeyedError([(("tokens",), text)])
         self.values: dict[str, list[Floats]] = {}
         self.keys: dict[str, list[tuple[int, int]]] = {}  # (label, episode) of each point
 
-    def add(self, part: Part, condition: str, values: Values) -> None:
-        points = [(n, row, place, label) for n, row in enumerate(part.rows) for place, label in self.places[row]]
+    def add(self, batch: Batch, condition: str, values: Reading) -> None:
+        points = [(n, row, place, label) for n, row in enumerate(batch.rows) for place, label in self.places[row]]
         if not points:
             return
-        whole = self.setting.value(values, self.site)  # B T D
+        whole = values[self.site]  # B T D
         taken = whole[[n for n, _, _, _ in points], [place for _, _, place, _ in points]]
         self.values.setdefault(condition, []).append(taken.double().cpu().numpy())
         self.keys.setdefault(condition, []).extend((label, row) for _, row, _, label in points)
@@ -119,11 +124,11 @@ class Represented:
     def rows(self, weights: Floats) -> list[Row]:
         rows = []
         for condition in self.values:
-            found = explained(*self.points(condition), seed=self.setting.recipe.seed)
+            share = explained(*self.points(condition), seed=self.setting.recipe.seed)
             row = Row(
-                condition, self.measure.name, found.r2, found.low, found.high, found.points,
-                len(self.setting.episodes), str(self.site), self.measure.label, unit="r2", chance=found.null,
-                tokens=self.measure.tokens, warning=found.warning,
+                condition, self.measure.name, share.r2, share.low, share.high, share.points,
+                len(self.setting.episodes), str(self.site), self.measure.label, unit="r2", chance=share.null,
+                tokens=self.measure.tokens, warning=share.warning,
             )  # fmt: skip
             rows.append(row)
         return rows
@@ -156,3 +161,11 @@ def _short(numbers: Floats) -> tuple[float, ...]:
 def _pair(numbers: Floats) -> tuple[float, float]:
     first, second = _short(numbers)
     return first, second
+
+
+def axis_tokens(
+    layout: Layout, head: Node, episode: Example, written: tuple[str, ...], vocabulary: Vocabulary
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The tokens that a head attends from, and those that it attends to."""
+    tokens = {layout.prompt: episode.prompt, layout.answer: (vocabulary.tokens[vocabulary.start], *written)}
+    return tokens[layout.sequence(Site(head, "q"))], tokens[layout.looks_at(head)]

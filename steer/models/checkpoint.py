@@ -17,18 +17,20 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from steer.anatomy.names import Shape
+from steer.anatomy.names import Names
 from steer.base.errors import CheckpointError
 from steer.base.files import open_file, write_atomically
 from steer.base.shipped import RECORD, locate
 from steer.models.decoding import answers
 from steer.models.header import read_header
+from steer.models.names import make_names
 from steer.models.plain.config import ModelConfig
+from steer.models.plain.model import PlainModel
 from steer.models.plain.transformer import Transformer
 from steer.models.record import Record, read_record
 from steer.models.scoring import Scoring
 from steer.models.vocabulary import Vocabulary
-from steer.results.circuit import Circuit, read_circuit, with_roles
+from steer.results.circuit import Circuit, read_circuit
 from steer.tasks import TASKS
 from steer.tasks.task import Example, Task
 
@@ -47,8 +49,13 @@ class Checkpoint:
         self.circuit = circuit
 
     @cached_property
-    def shape(self) -> Shape:
-        return with_roles(self.record.shape, self.circuit, Path(self.name))
+    def names(self) -> Names:
+        return make_names(self.record, self.circuit, Path(self.name))
+
+    @cached_property
+    def plain(self) -> PlainModel:
+        """The model as an engine takes it."""
+        return PlainModel(self.model, self.vocabulary)
 
     @cached_property
     def task(self) -> Task:
@@ -90,7 +97,7 @@ def load_checkpoint(
     model.load_state_dict(tensors)
     model.requires_grad_(False)
     known = read_circuit(folder, record.weights_sha256) if circuit else None
-    with_roles(record.shape, known, folder)  # a head that is not there is named now
+    make_names(record, known, folder)  # a head that is not there is named now
     return Checkpoint(model.to(device=device, dtype=dtype), record, folder.resolve().name, known)
 
 

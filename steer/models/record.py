@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from steer.anatomy.names import Shape
 from steer.base.errors import CheckpointError, SteerError
 from steer.base.files import read_text
 from steer.base.shipped import DEFAULT_TASK, RECORD
@@ -41,11 +40,6 @@ class Record(BaseModel):
     def model_post_init(self, context: Any) -> None:
         if not self.vocabulary and self.task in TASKS:
             self.vocabulary = TASKS[self.task].tokens
-
-    @property
-    def shape(self) -> Shape:
-        sizes = self.config.encoder_layers, self.config.decoder_layers, self.config.heads
-        return Shape(*sizes, role_words=tuple(TASKS[self.task].roles))
 
     @property
     def data_seed(self) -> int:

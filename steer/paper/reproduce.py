@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from steer.anatomy.names import Shape
+from steer.anatomy.names import Names
 from steer.base.errors import SteerError
 from steer.base.files import write_atomically
 from steer.base.shipped import RECIPES
@@ -52,7 +52,7 @@ def reproduce(
     """Run every recipe of the paper, each on its own number of episodes, capped by `episodes`."""
     from steer.engine.engine import Engine
 
-    engine, paths = Engine(checkpoint), paper_recipes()
+    engine, paths = Engine(checkpoint.plain), paper_recipes()
     outcomes: list[Outcome] = []
     missing: dict[str, str] = {}
     for number, path in enumerate(paths):
@@ -69,7 +69,9 @@ def reproduce(
         else:
             outcomes.append(run_loaded(loaded, checkpoint, out / path.stem, force, tell, engine))
         missing[path.stem] = "; ".join(lost)
-    roles: dict[str, list[str]] = {role: [str(node) for node in heads] for role, heads in checkpoint.shape.roles}
+    roles: dict[str, list[str]] = {
+        role: [str(node) for node in heads] for role, heads in checkpoint.names.roles.items()
+    }
     results = {outcome.name: outcome.result for outcome in outcomes if outcome.result is not None}
     status = FULL if episodes is None else f"{QUICK}: {episodes:,} episodes at most for each recipe"
     claims = judge_all(results, roles, missing, status)
@@ -114,24 +116,24 @@ def _section(outcome: Outcome) -> Section:
 
 def fit(loaded: Loaded, checkpoint: Checkpoint, episodes: int | None = None) -> tuple[Loaded, tuple[str, ...]]:
     """A recipe for this checkpoint, checked; and what is left out of it because no head plays the role."""
-    fitted, lost = without_missing_roles(loaded, checkpoint.shape)
+    fitted, lost = without_missing_roles(loaded, checkpoint.names)
     changes: dict[str, Any] = {"checkpoint": checkpoint.name}
     if episodes is not None:
         wanted = fitted.recipe.episodes
         changes["episodes"] = wanted.model_copy(update={"count": min(episodes, wanted.count)})
     fitted = replace(fitted, recipe=fitted.recipe.model_copy(update=changes))
-    fitted.plan(checkpoint.shape)
+    fitted.lower(checkpoint.names)
     return fitted, lost
 
 
-def without_missing_roles(loaded: Loaded, shape: Shape) -> tuple[Loaded, tuple[str, ...]]:
+def without_missing_roles(loaded: Loaded, names: Names) -> tuple[Loaded, tuple[str, ...]]:
     """The recipe without the conditions and measures whose role no head of this checkpoint plays; and why."""
     recipe = loaded.recipe
     lost: list[str] = []
 
     def there(name: str) -> bool:
         try:
-            shape.expand_heads(name.partition(".")[0].replace(":any", ":all")) if name.startswith("$") else None
+            names.heads(name.partition(".")[0].replace(":any", ":all")) if name.startswith("$") else None
         except SteerError as error:
             lost.extend(error.faults)
             return False

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from steer.anatomy.parse import parse_node
+from steer.anatomy.nodes import parse_node
 from steer.paper.verdicts import (
     AS,
     DIFFERS,

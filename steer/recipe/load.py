@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from steer.anatomy.names import Shape
-from steer.anatomy.resolve import Key, LoweringError, name_faults
-from steer.base.errors import ConfigError, SteerError, unknown
+from steer.anatomy.names import Names
+from steer.base.errors import ConfigError, Key, KeyedError, SteerError, keyed, unknown
 from steer.base.files import is_there
 from steer.base.shipped import DEFAULT, RECIPES, recipe_names
 from steer.base.yaml import Document, override, read
-from steer.plan.plan import Plan
-from steer.plan.text import shape_of
+from steer.models.names import names_of
 from steer.recipe.lower import lower
+from steer.recipe.lowering import Lowered
+from steer.recipe.raw_names import name_faults
 from steer.recipe.schema import Recipe
 from steer.recipe.tasked import schema_for
 
@@ -28,16 +29,28 @@ class Loaded:
     document: Document
     changes: tuple[str, ...] = ()  # `key=value`, as given on the command line
 
-    def plan(self, shape: Shape) -> Plan:
+    def lower(self, names: Names) -> Lowered:
+        """The plan that it means for a model, or an error with every fault and its place."""
+        with self.placing():
+            return lower(self.recipe, names)
+
+    def names(self) -> Names:
+        """Of the checkpoint that the recipe names."""
+        with self.placing(), keyed("checkpoint"):
+            return names_of(self.recipe.checkpoint)
+
+    @contextmanager
+    def placing(self) -> Iterator[None]:
+        """Faults of a key that are found in this block are reported with the place where it stands."""
         try:
-            return lower(self.recipe, shape)
-        except LoweringError as error:
+            yield
+        except KeyedError as error:
             raise ConfigError(*(f"{self._place(key)}: {text}" for key, text in error.placed)) from error
 
     def _place(self, key: Key) -> str:
-        """Where a key stands in the file; of a recipe that came from no file, the key itself."""
-        place = self.document.place(key)
-        return place if place != self.document.name else f"{place}: {'.'.join(map(str, key))}"
+        """Where a key stands in the file; of one that does not stand there, its name."""
+        there = key[:1] in self.document.places
+        return self.document.place(key) if there else f"{self.document.name}: {'.'.join(map(str, key))}"
 
 
 def find(name: str) -> Path:
@@ -62,10 +75,10 @@ def load_recipe(name: str, *changes: str) -> Loaded:
 def _name_faults(document: Document) -> list[str]:
     named = document.data.get("checkpoint", DEFAULT) if isinstance(document.data, dict) else DEFAULT
     try:
-        shape = shape_of(str(named))
+        names = names_of(str(named))
     except SteerError:
         return []
-    return [f"{document.place(key)}: {text}" for key, text in name_faults(document.data, shape)]
+    return [f"{document.place(key)}: {text}" for key, text in name_faults(document.data, names)]
 
 
 def gather(names: Sequence[str]) -> tuple[list[Path], dict[str, tuple[str, ...]]]:

@@ -1,1 +1,1 @@
-"""What was found, as data: rows, intervals, results and circuits on disk."""
+"""The findings of experiments, as data: rows, intervals, results and circuits on disk."""

@@ -6,14 +6,14 @@ recipe with roles is checked without loading a model.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import Field
 
-from steer.anatomy.names import Shape
+from steer.anatomy.names import Names, Roles
+from steer.anatomy.nodes import Node
 from steer.base.errors import CheckpointError, ConfigError, SteerError, unknown
 from steer.base.files import is_there, write_atomically
 from steer.base.shipped import DEFAULT_TASK
@@ -81,16 +81,16 @@ class Circuit(Strict):
 def load_circuit(path: Path) -> Circuit:
     """The circuit of a file, or an error with every fault and its place."""
     document = read(path)
-    if (found := format_of(document)) < FORMAT:
-        raise ConfigError(f"{path}: has format {found}, this version reads {FORMAT}: `steer migrate` rewrites it")
+    if (version := format_of(document)) < FORMAT:
+        raise ConfigError(f"{path}: has format {version}, this version reads {FORMAT}: `steer migrate` rewrites it")
     return check(document, Circuit)
 
 
 def format_of(document: Document) -> int:
     """What a file says of itself; this format, if it does not say a number."""
     data: Any = document.data
-    found = data.get("format", FORMAT) if isinstance(data, dict) else FORMAT
-    return found if type(found) is int else FORMAT
+    version = data.get("format", FORMAT) if isinstance(data, dict) else FORMAT
+    return version if type(version) is int else FORMAT
 
 
 def read_circuit(folder: Path, sha256: str) -> Circuit | None:
@@ -102,21 +102,20 @@ def read_circuit(folder: Path, sha256: str) -> Circuit | None:
     return circuit if circuit.checkpoint.sha256 == sha256 else None
 
 
-def with_roles(shape: Shape, circuit: Circuit | None, place: Path) -> Shape:
-    """The shape of a model, with the heads in each role."""
-    if circuit is None:
-        return shape
-    faults, roles = [], []
-    for role, names in circuit.roles.items():
-        if role not in shape.role_words:
-            faults.append(f"{place / CIRCUIT}: roles: {unknown('role', role, shape.role_words)}")
+def heads_of_roles(circuit: Circuit, names: Names, place: Path) -> Roles:
+    """The heads that a circuit says play each role, the lead first; each must be one of the model's."""
+    faults: list[str] = []
+    roles: dict[str, tuple[Node, ...]] = {}
+    for role, heads in circuit.roles.items():
+        if role not in names.role_words:
+            faults.append(f"{place / CIRCUIT}: roles: {unknown('role', role, names.role_words)}")
         try:
-            roles.append((role, tuple(shape.one_head(name) for name in names)))
+            roles[role] = tuple(names.head(name) for name in heads)
         except SteerError as error:
             faults += [f"{place / CIRCUIT}: roles.{role}: {fault}" for fault in error.faults]
     if faults:
         raise CheckpointError(*faults)
-    return replace(shape, roles=tuple(roles))
+    return roles
 
 
 def write_circuit(circuit: Circuit, folder: Path) -> Path:

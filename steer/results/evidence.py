@@ -1,4 +1,4 @@
-"""What a circuit was found by, and how far it can be trusted: the evidence of a `circuit.yaml`.
+"""How a circuit was searched, and how far it can be trusted: the evidence of a `circuit.yaml`.
 
 Shares are of the clean model's exact match, unless a field says otherwise.
 """

@@ -57,21 +57,23 @@ def from_json(data: Any, place: str) -> Result:
 
 def check_format(data: Any, place: str) -> None:
     """Raise unless the data says that it is a result of this format."""
-    found = format_of(data, place)
-    if found < FORMAT:
-        raise SteerError(f"{place}: has format {found}, this version reads {FORMAT}: `steer migrate` rewrites it")
-    if found > FORMAT:
-        raise SteerError(f"{place}: has format {found}, which a later version of steer writes; this one reads {FORMAT}")
+    version = format_of(data, place)
+    if version < FORMAT:
+        raise SteerError(f"{place}: has format {version}, this version reads {FORMAT}: `steer migrate` rewrites it")
+    if version > FORMAT:
+        raise SteerError(
+            f"{place}: has format {version}, which a later version of steer writes; this one reads {FORMAT}"
+        )
 
 
 def format_of(data: Any, place: str) -> int:
     """Files of format 1 do not say so."""
     if not isinstance(data, dict) or not isinstance(data.get("rows"), list):
         raise SteerError(f"{place}: is not a result of `steer run`")
-    found = data.get("format", 1)
-    if type(found) is not int or found < 1:
-        raise SteerError(f"{place}: format: should be {FORMAT} (found {found!r:.40})")
-    return found
+    version = data.get("format", 1)
+    if type(version) is not int or version < 1:
+        raise SteerError(f"{place}: format: should be {FORMAT} (found {version!r:.40})")
+    return version
 
 
 def write_result(result: Result, folder: Path) -> None:
@@ -116,7 +118,7 @@ def read_json(path: Path) -> Any:
 
 
 def read_result(folder: Path | str) -> Result:
-    """The result that a folder, or its `result.json`, holds. Its tensors are read when they are asked for."""
+    """The result that a folder, or its `result.json`, holds. Its tensors are read on access."""
     folder = Path(folder)
     path = folder / RESULT if folder.is_dir() else folder
     if not is_there(path):

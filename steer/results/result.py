@@ -1,4 +1,4 @@
-"""A result: what an experiment found, and where it is kept."""
+"""A result: the findings of one experiment."""
 
 from __future__ import annotations
 

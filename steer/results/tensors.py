@@ -1,4 +1,4 @@
-"""A result's tensors on disk, read one by one when they are asked for: torch is imported no earlier."""
+"""A result's tensors on disk, read one by one on access: torch is imported no earlier."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from steer.anatomy.parse import parse_node
+from steer.anatomy.nodes import parse_node
 from steer.results.provenance import Json
 
 UNITS = {"logit-attribution": "logit", "ov-alignment": "product", "r-squared": "r2"}
@@ -27,7 +27,7 @@ CHANGES = (
     "rows: head is now of, null chance, episodes examples; position is a number, or nothing for all",
     "rows: unit and end say what the names of measures and conditions said",
     "details: one list, each entry with its kind",
-    "provenance: kind, description, figures and the number of examples asked for stand beside the recipe",
+    "provenance: kind, description, figures and the wanted number of examples stand beside the recipe",
 )
 CIRCUIT_CHANGES = (
     "members: each with its block",
@@ -109,7 +109,7 @@ def _block(name: str) -> str:
     node = parse_node(name)
     if node.layer is not None:
         return f"{node.kind}-{node.layer}"
-    return "prompt" if node.stack == "enc" else "answer so far"
+    return "prompt" if node.kind.startswith("enc") else "answer so far"
 
 
 def _evidence(old: Json) -> Json:

@@ -8,7 +8,7 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyArrowPatch
 
-from steer.anatomy.parse import parse_site
+from steer.anatomy.nodes import parse_site
 from steer.base.errors import SteerError
 from steer.drawing.figures.theme import ACCENT, COLUMN, INK, MUTED, new_figure, save_figure, theme
 from steer.results.circuit import Circuit, Edge

@@ -37,13 +37,13 @@ Drawing = tuple[Callable[[Result], Figure], Result]
 
 
 def planned(result: Result) -> dict[str, Drawing]:
-    """The figures that the recipe asked for: `figure` for the first, `figure-NAME` for the others."""
-    found: dict[str, Drawing] = {}
+    """The figures of the recipe: `figure` for the first, `figure-NAME` for the others."""
+    chosen: dict[str, Drawing] = {}
     for name in dict.fromkeys(result.provenance.figures):
         for kind, draw, part in drawings(name, result):
             # two figures may come down to the same picture
-            found.setdefault(f"figure-{kind}" if found else "figure", (draw, part))
-    return found
+            chosen.setdefault(f"figure-{kind}" if chosen else "figure", (draw, part))
+    return chosen
 
 
 def pictures(result: Result, folder: Path) -> list[Path]:
@@ -65,13 +65,13 @@ def draw_result(result: Result, folder: Path) -> list[Path]:
 
 def draw_each(result: Result, folder: Path) -> tuple[list[Path], tuple[str, ...]]:
     """Draw those that can be drawn; and why others cannot. A picture that fails must not lose the numbers."""
-    found, failed = [], []
+    drawn, failed = [], []
     with theme():
         for name, (draw, part) in planned(result).items():
             picture, why = attempt(lambda draw=draw, part=part, name=name: save_figure(draw(part), folder, name), name)  # type: ignore[misc]
-            found += [picture] if picture else []
+            drawn += [picture] if picture else []
             failed += [why] if why else []
-    return found, tuple(failed)
+    return drawn, tuple(failed)
 
 
 def attempt(draw: Callable[[], T], name: str) -> tuple[T | None, str]:

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from steer.anatomy.parse import parse_node
+from steer.anatomy.nodes import parse_node
 from steer.drawing.figures.theme import COLUMN, INK, MUTED, new_figure, short, task_of, title
 from steer.results.result import Result
 from steer.results.rows import Row, overall

@@ -88,7 +88,7 @@ def picture_files(folder: Path, name: str) -> list[Path]:
 
 
 def save_figure(figure: Figure, folder: Path, name: str) -> Path:
-    """Write PNG, PDF and SVG; give the PNG's path. All three have one layout, found once."""
+    """Write PNG, PDF and SVG; give the PNG's path. All three have one layout, computed once."""
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
     for suffix in FORMATS:

@@ -14,43 +14,48 @@ from torch import Tensor
 
 from steer.base.errors import SteerError
 from steer.engine.backends.mounting import NNsight
-from steer.models.plain.transformer import State, Transformer
 
 Change = Callable[
     [Tensor, Mapping[str, Tensor]], Tensor
 ]  # a hook's value and what the pass has met before -> new value
 
 
-class Tracer:
-    def __init__(self, model: Transformer) -> None:
-        self.model = model
-        self.traced = NNsight(model)
+class Local:
+    """Passes on this machine: the module's own steps, wrapped by nnsight."""
+
+    def __init__(self, module: Any) -> None:
+        self.module = module
+        self.traced = NNsight(module)
 
     def run(
-        self, state: State, start: str, stop: str | None, changes: Mapping[str, Sequence[Change]], reads: Sequence[str],
+        self, state: Any, start: str, stop: str | None, changes: Mapping[str, Sequence[Change]], reads: Sequence[str],
         order: Sequence[str],
     ) -> dict[str, Tensor]:  # fmt: skip
         """Take the steps from start to stop, applying changes at hooks; give what was read, by hook."""
         wanted = set(reads) | set(changes)
-        paths = [path for path in order if path in wanted]
+        hooks = [hook for hook in order if hook in wanted]
         found: dict[str, Tensor] = {}
         try:
-            with self.traced.trace(state, start, stop, fn=self.model.run):
-                visit(self.traced, paths, changes, found)
+            with self.traced.trace(state, start, stop, fn=self.module.run):
+                visit(self.traced, hooks, changes, found)
         except SteerError:
             raise
         except Exception as error:
-            place = paths[len(found)] if len(found) < len(paths) else "after the last site"
-            raise SteerError(f"at {place}: {type(error).__name__}: {str(error).strip().splitlines()[-1]}") from error
-        return {path: found[path] for path in reads}
+            place = hooks[len(found)] if len(found) < len(hooks) else "the end"
+            raise PassError(f"the pass from {start} failed at {place}: {type(error).__name__}: {error}") from error
+        return {hook: found[hook] for hook in reads}
 
 
-def visit(traced: Any, paths: Sequence[str], changes: Mapping[str, Sequence[Change]], found: dict[str, Tensor]) -> None:
-    for path in paths:
-        hook = traced.get(path)
+class PassError(RuntimeError):
+    """A forward pass that failed inside: no fault of an input, but a bug, and so with its traceback."""
+
+
+def visit(traced: Any, hooks: Sequence[str], changes: Mapping[str, Sequence[Change]], found: dict[str, Tensor]) -> None:
+    for name in hooks:
+        hook = traced.get(name)
         value = hook.output
-        for change in changes.get(path, ()):
+        for change in changes.get(name, ()):
             value = change(value, found)
-        if path in changes:
+        if name in changes:
             hook.output = value
-        found[path] = value
+        found[name] = value

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from steer.base.dice import Dice
-from steer.base.errors import SteerError
+from steer.base.errors import KeyedError
 from steer.tasks.compositional.counterparts import counterpart
 from steer.tasks.compositional.episode import Episode
 from steer.tasks.compositional.slices import (
@@ -57,18 +57,25 @@ def select(wanted: Episodes, data_seed: int, variable: str | None = None) -> lis
     everything = _everything(wanted.split, data_seed)
     matching = [episode for episode in everything if _fits(episode, wanted)]
     if not matching:
-        filters = wanted.model_dump(exclude_defaults=True, exclude={"split", "count", "seed"})
-        text = ", ".join(f"{key} {value}" for key, value in filters.items())
-        raise SteerError(f"0 of {len(everything):,} {wanted.split} episodes match: {text}")
+        raise _no_match(wanted, everything)
     if variable is not None:
         changeable = [episode for episode in matching if counterpart(episode, variable) is not None]
         if not changeable:
-            raise SteerError(f"{len(matching):,} episodes match, and the {variable} of none of them can be changed")
+            text = f"{len(matching):,} episodes match, and the {variable} of none of them can be changed"
+            raise KeyedError([((), text)])
         matching = changeable
     if wanted.count < len(matching):
         chosen = Dice(wanted.seed, "select").sample(range(len(matching)), wanted.count)
         matching = [matching[row] for row in sorted(chosen)]
     return matching
+
+
+def _no_match(wanted: Episodes, everything: Sequence[Episode]) -> KeyedError:
+    """At the filter that nothing passes; at all of them, if only together they leave nothing."""
+    filters = wanted.model_dump(exclude_defaults=True, exclude={"split", "count", "seed"})
+    text = ", ".join(f"{key} {value}" for key, value in filters.items())
+    empty = [key for key, value in filters.items() if not any(_fits(e, Episodes(**{key: value})) for e in everything)]
+    return KeyedError([(tuple(empty[:1]), f"0 of {len(everything):,} {wanted.split} episodes match: {text}")])
 
 
 def _everything(split: str, data_seed: int) -> Sequence[Episode]:

@@ -1,0 +1,124 @@
+"""The names in a document against a model: every name read, every fault noted with the key it belongs to.
+
+A fault has a key; the loader finds its line and column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from steer.anatomy.layout import Layout
+from steer.anatomy.names import Names
+from steer.anatomy.nodes import Node, Site
+from steer.anatomy.patterns import Glob, is_single, parse_pattern
+from steer.base.errors import Key, SteerError
+
+T = TypeVar("T")
+
+
+@dataclass
+class KeyedNames:
+    """A model's names and the faults noted so far."""
+
+    names: Names
+    faults: list[tuple[Key, str]] = field(default_factory=list)
+    keys: dict[tuple[Key, Any], Key] = field(default_factory=dict)  # (list, thing) -> the entry that named the thing
+    single: set[tuple[Key, Any]] = field(default_factory=set)  # things that were named one by one, not by a glob
+
+    @property
+    def layout(self) -> Layout:
+        return self.names.layout
+
+    def fault(self, key: Key, text: str, thing: Any = None) -> None:
+        """Note a fault, at the entry of a list that named the thing, if one is given."""
+        self.faults.append((self.keys.get((key, thing), key), text))
+
+    def each(self, key: Key, texts: Iterable[str], read: Callable[[str], list[T]]) -> list[T]:
+        """Read every name of a list, each thing once, noting the names that cannot be read."""
+        found: list[T] = []
+        for number, text in enumerate(texts):
+            try:
+                things = read(text)
+            except SteerError as error:
+                self.faults += [((*key, number), fault) for fault in error.faults]
+                continue
+            found += things
+            self.keys |= {(key, thing): (*key, number) for thing in things}
+            if is_single(text):
+                self.single |= {(key, thing) for thing in things}
+        return list(dict.fromkeys(found))
+
+    def is_single(self, key: Key, thing: Any) -> bool:
+        """Was this very thing named, rather than a glob or a role of several heads that it is part of?"""
+        return (key, thing) in self.single
+
+    def rename(self, key: Key, things: Mapping[Any, Any]) -> None:
+        """Let other things (the sites of named nodes) stand for the entries that named these."""
+        for old, new in things.items():
+            if (key, old) in self.keys:
+                self.keys[key, new] = self.keys[key, old]
+            if (key, old) in self.single:
+                self.single.add((key, new))
+
+    def nodes(self, key: Key, texts: Iterable[str]) -> list[Node]:
+        return self.each(key, texts, self.names.nodes)
+
+    def heads(self, key: Key, texts: Iterable[str]) -> list[Node]:
+        return self.each(key, texts, self.names.heads)
+
+    def sites(self, key: Key, texts: Iterable[str]) -> list[Site]:
+        return self.each(key, texts, self.names.sites)
+
+    def ports(self, key: Key, texts: Iterable[str]) -> list[Site]:
+        return self.each(key, texts, self.names.ports)
+
+    def site(self, key: Key, text: Any) -> Site | None:
+        try:
+            return self.names.site(text) if isinstance(text, str) else None
+        except SteerError as error:
+            self.faults += [(key, fault) for fault in error.faults]
+            return None
+
+    def sources(self, key: Key, texts: Iterable[str], targets: list[Site]) -> list[Node]:
+        """Nodes that feed these targets directly. A glob means those of its matches that do; a plain name must."""
+        return self.each(key, texts, lambda text: self._sources(text, targets))
+
+    def _sources(self, text: str, targets: list[Site]) -> list[Node]:
+        named, glob = self.names.nodes(text), isinstance(parse_pattern(text), Glob)
+        for target in targets:
+            direct = self.layout.sources(target)
+            strays = [node for node in named if node not in direct]
+            if strays and (not glob or len(strays) == len(named)):
+                who = f"nothing that {text!r} matches feeds" if glob else f"{strays[0]} does not feed"
+                raise SteerError(f"{who} {target} directly; {self._direct(target)}")
+            named = [node for node in named if node in direct]
+        return named
+
+    def connect(self, key: Key, one: Site, two: Site) -> None:
+        """The next port of a chain reads what the node before it writes."""
+        if one.node not in self.layout.sources(two):
+            self.fault(key, f"{one.node} does not feed {two} directly; {self._direct(two)}")
+
+    def _direct(self, target: Site) -> str:
+        direct = self.layout.sources(target)
+        kinds = dict.fromkeys(str(node) if node.layer is None else f"{node.kind}-{node.layer}" for node in direct)
+        return f"its direct sources are {', '.join(kinds) or 'none'}"
+
+    def wanted(self, key: Key, found: Sequence[object]) -> None:
+        """`$role:any` without a head must not become an intervention that does nothing."""
+        if not found and not self.faults:
+            self.fault(key, "no head of this checkpoint plays these roles")
+
+    def link(self, key: Key, text: str) -> Site | None:
+        """One port of a chain: a head by its name, no glob."""
+        try:
+            found = self.names.ports(text)
+        except SteerError as error:
+            self.faults += [(key, fault) for fault in error.faults]
+            return None
+        if len(found) > 1:
+            self.fault(key, f"{text!r} stands for {len(found)} ports; a chain's link is one head's")
+        self.wanted(key, found)
+        return found[0] if len(found) == 1 else None

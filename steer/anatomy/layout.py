@@ -1,0 +1,217 @@
+"""A model's layout: a table of blocks in the order of computation, and every question about data flow derived from it.
+
+A block adds what it writes to a *stream*, the running sum of what was written before; it reads a point of its own
+stream, or another stream as it stands at its end. A stream belongs to a *sequence* of tokens. No architecture is known
+here: a family of models states its table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from steer.anatomy.nodes import INPUT_PORTS, PORTS, Node, Site
+
+INPUT = "in"  # the port of a block without heads; its site is the node's own output
+
+
+@dataclass(frozen=True)
+class Block:
+    """One thing that writes: an embedding, a block of attention heads, an MLP."""
+
+    kind: str
+    writes: str  # the stream that it adds to
+    reads: tuple[tuple[str, str], ...] = ()  # port -> stream
+    layer: int | None = None
+    heads: int = 0
+    at: Site | None = None  # the point of its own stream that it reads
+    then: Site | None = None  # a point of its own stream right after it
+    beside: bool = False  # reads the point that the block before it reads (parallel attention and MLP)
+    fixed: bool = False  # writes the same for every example: position embeddings
+
+    @cached_property
+    def nodes(self) -> tuple[Node, ...]:
+        return tuple(Node(self.kind, self.layer, head) for head in range(self.heads)) or (Node(self.kind, self.layer),)
+
+
+@dataclass(frozen=True)
+class Stream:
+    name: str
+    sequence: str  # whose tokens its values belong to
+    read_as: Site  # its end, normed: what other streams or the logits read
+
+
+@dataclass(frozen=True)
+class Layout:
+    blocks: tuple[Block, ...]
+    streams: tuple[Stream, ...]  # the logits read the last one
+    logits: Site
+    prompt: str = "prompt"  # the sequence that holds a task's prompt
+    answer: str = "answer"  # the sequence that holds what was said so far
+
+    @cached_property
+    def nodes(self) -> tuple[Node, ...]:
+        """Every node that writes into a stream, in the order of computation."""
+        return tuple(node for block in self.blocks for node in block.nodes)
+
+    @cached_property
+    def heads(self) -> tuple[Node, ...]:
+        return tuple(node for node in self.nodes if node.is_head)
+
+    @cached_property
+    def mlps(self) -> tuple[Node, ...]:
+        """The nodes without heads that read a stream."""
+        return tuple(node for block in self.blocks if block.reads and not block.heads for node in block.nodes)
+
+    @cached_property
+    def points(self) -> dict[Site, str]:
+        """Each named point of a stream, with the stream."""
+        return {point: b.writes for b in self.blocks for point in (b.at, b.then) if point is not None}
+
+    @cached_property
+    def sites(self) -> tuple[Site, ...]:
+        ports = [Site(node, port) for node in self.heads for port in PORTS]
+        others = [Site(node) for node in self.nodes if not node.is_head]
+        return (*ports, *others, *self.points, *(stream.read_as for stream in self.streams), self.logits)
+
+    @cached_property
+    def _number(self) -> dict[Node, int]:
+        return {node: number for number, block in enumerate(self.blocks) for node in block.nodes}
+
+    @cached_property
+    def _stream(self) -> dict[str, Stream]:
+        return {stream.name: stream for stream in self.streams}
+
+    def block(self, node: Node) -> Block:
+        return self.blocks[self._number[node]]
+
+    def siblings(self, node: Node) -> tuple[Node, ...]:
+        """The nodes of its block, itself among them."""
+        return self.block(node).nodes
+
+    def reads(self, port: Site) -> str:
+        """The stream that a head's port (or an MLP, or the logits) reads."""
+        if port == self.logits:
+            return self.streams[-1].name
+        return dict(self.block(port.node).reads)[port.port or INPUT]
+
+    def sources(self, port: Site) -> tuple[Node, ...]:
+        """The nodes whose writes sum to what a head's port (or an MLP, or the logits) reads: its direct sources."""
+        stream, end = self.reads(port), len(self.blocks)
+        if port != self.logits and stream == self.block(port.node).writes:
+            end = self._reading(self._number[port.node])
+        return tuple(node for block in self.blocks[:end] if block.writes == stream for node in block.nodes)
+
+    def _reading(self, number: int) -> int:
+        """The number of the block at whose point this one reads."""
+        return self._reading(number - 1) if self.blocks[number].beside else number
+
+    def inputs(self, node: Node) -> tuple[Site, ...]:
+        """Where a path can enter a node; nowhere, for an embedding."""
+        return tuple(Site(node, None if port == INPUT else port) for port, _ in self.block(node).reads)
+
+    def write(self, node: Node) -> Site:
+        """The site from which a node's write into its stream is computed."""
+        return Site(node, "z" if node.is_head else None)
+
+    def written(self, node: Node) -> Site:
+        """The site that is a node's write itself."""
+        return Site(node, "out" if node.is_head else None)
+
+    def stream(self, port: Site) -> Site:
+        """The point that a head's port (or an MLP) reads, before any norm."""
+        stream = self.reads(port)
+        if port == self.logits or stream != self.block(port.node).writes:
+            return self.end(stream)
+        at = self.blocks[self._reading(self._number[port.node])].at
+        assert at is not None
+        return at
+
+    def end(self, stream: str) -> Site:
+        """The last point of a stream."""
+        return [point for point, its in self.points.items() if its == stream][-1]
+
+    def sequence(self, site: Site) -> str:
+        """The sequence of tokens that a site has its values at."""
+        return self._stream[self._home(site)].sequence
+
+    def _home(self, site: Site) -> str:
+        """The stream whose tokens a site has its values at."""
+        if site in self.points:
+            return self.points[site]
+        if site.node in self._number:
+            own = self.block(site.node)
+            return dict(own.reads)[site.port] if site.port in INPUT_PORTS else own.writes
+        return next((stream.name for stream in self.streams if stream.read_as == site), self.streams[-1].name)
+
+    def computed_over(self, site: Site) -> str:
+        """The sequence whose stream a site is computed in, which for keys of another sequence is not their own."""
+        block = self.block(site.node).writes if site.node in self._number else self._home(site)
+        return self._stream[block].sequence
+
+    def looks_at(self, head: Node) -> str:
+        """The sequence of a head's keys."""
+        return self.sequence(Site(head, "k"))
+
+    def reaches_logits(self, node: Node) -> bool:
+        """Does it write into the stream that the logits read?"""
+        return self.block(node).writes == self.streams[-1].name
+
+    def is_fixed(self, node: Node) -> bool:
+        return self.block(node).fixed
+
+    def positions(self, port: Site) -> Node | None:
+        """The position embedding that a port reads; None where positions enter in another way."""
+        return next((node for node in self.sources(port) if self.is_fixed(node)), None)
+
+    @cached_property
+    def flow(self) -> tuple[tuple[Site, tuple[Site, ...]], ...]:
+        """Each site that is computed from others, with those others, in the order of the forward pass."""
+        return tuple(_flow(self))
+
+
+Flow = Iterator[tuple[Site, tuple[Site, ...]]]
+
+
+def _flow(layout: Layout) -> Flow:
+    summed: dict[str, tuple[Site, ...]] = {stream.name: () for stream in layout.streams}  # what a stream is the sum of
+    for number, block in enumerate(layout.blocks):
+        if block.at is not None:
+            yield block.at, summed[block.writes]
+            summed[block.writes] = (block.at,)
+        for node in block.nodes:
+            yield from _computed(layout, node)
+        summed[block.writes] += tuple(layout.write(node) for node in block.nodes)
+        if block.then is not None:
+            yield block.then, summed[block.writes]
+            summed[block.writes] = (block.then,)
+        if all(later.writes != block.writes for later in layout.blocks[number + 1 :]):
+            yield layout._stream[block.writes].read_as, summed[block.writes]
+    yield layout.logits, (layout.streams[-1].read_as,)
+
+
+def _computed(layout: Layout, node: Node) -> Flow:
+    """A node's own sites: an MLP from what it reads, a head from port to port, an embedding from nothing."""
+    own = layout.block(node).writes
+    for site in layout.inputs(node):
+        stream = layout.reads(site)
+        yield site, (layout.stream(site) if stream == own else layout._stream[stream].read_as,)
+    if node.is_head:
+        q, k, v, scores, pattern, z = (Site(node, port) for port in ("q", "k", "v", "scores", "pattern", "z"))
+        yield from ((scores, (q, k)), (pattern, (scores,)), (z, (pattern, v)))
+
+
+def touched(layout: Layout, edited: Iterable[Site], frozen: Iterable[Site] = ()) -> frozenset[Site]:
+    """Every site whose value may differ from the clean run's when these are edited and those held."""
+    held = {carrier(site) for site in frozen}
+    found = {carrier(site) for site in edited} - held
+    for site, inputs in layout.flow:
+        if site not in held and not found.isdisjoint(inputs):
+            found.add(site)
+    return frozenset(found | {Site(site.node, "out") for site in found if site.port == "z"})
+
+
+def carrier(site: Site) -> Site:
+    """A head's `out` is its `z` seen through W_O: to edit one is to edit the other."""
+    return Site(site.node, "z") if site.port == "out" else site

@@ -1,0 +1,88 @@
+"""steer: one variable is changed at some sites; beside each set a control and the ceiling."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from steer.anatomy.names import Names
+from steer.anatomy.nodes import Site
+from steer.base.dice import Dice
+from steer.base.errors import Key
+from steer.plan.plan import COUNTERPART, Edit, Of, Run
+from steer.recipe.kinds.position_swap import check_selection, exchange
+from steer.recipe.lowering import Lowering
+from steer.recipe.schema import Steer
+
+BEFORE, CONTROL, CEILING = "before", "control", "ceiling"
+
+
+def steer(recipe: Steer, lowering: Lowering) -> list[Run]:
+    """Each set of sites, then as many others (the control), then the counterpart itself (the ceiling)."""
+    names = lowering.names
+    sets = {one.name: _sites(recipe, lowering, number) for number, one in enumerate(recipe.sets)}
+    _check(recipe, lowering, sets)
+    if recipe.control is not None and not names.faults:
+        sets[CONTROL] = _control(recipe.control, recipe.seed, lowering, sets)
+    if names.faults:
+        return []
+    runs = [lowering.run(name, _edits(recipe, lowering, sites)) for name, sites in sets.items()]
+    tokens = lowering.layout.write(lowering.layout.nodes[0])
+    whole = Edit(tokens, Of(COUNTERPART))  # every token of the counterpart: its own run
+    return [*runs, Run(CEILING, (whole,), lowering.reads, CEILING)]
+
+
+def _check(recipe: Steer, lowering: Lowering, sets: dict[str, list[Site]]) -> None:
+    names = lowering.names
+    check_selection(recipe, lowering, "steering")
+    known = recipe.task.exchange
+    if recipe.by == "positions" and (known is None or recipe.variable != known.variable):
+        changed = f"change the {known.variable}, not the" if known else "do not change the"
+        names.fault(("by",), f"exchanged positions {changed} {recipe.variable}")
+    for number, one in enumerate(recipe.sets):  # `$role:any` without a head: not an intervention that does nothing
+        if not sets[one.name] and not names.faults:
+            names.fault(("sets", number, "sites"), "no head of this checkpoint plays these roles")
+    taken = [one.name for one in recipe.sets]
+    for number, name in enumerate(taken):
+        if name in (BEFORE, CONTROL, CEILING) or name in taken[:number]:
+            names.fault(("sets", number, "name"), f"{name!r} is taken: conditions need names of their own")
+    if recipe.control is not None and recipe.control not in sets:
+        names.fault(("control",), f"no set is called {recipe.control!r}; there are: {', '.join(sets)}")
+
+
+def _control(name: str, seed: int, lowering: Lowering, sets: dict[str, list[Site]]) -> list[Site]:
+    wanted = sets[name]
+    control = others(lowering.names.names, wanted, Dice(seed, CONTROL))
+    if len(control) < len(wanted):
+        few = f"only {len(control)} of {len(wanted)} sites have another head in their block that plays no role"
+        lowering.names.fault(("control",), few)
+    return control
+
+
+def _sites(recipe: Steer, lowering: Lowering, number: int) -> list[Site]:
+    key: Key = ("sets", number, "sites")
+    if recipe.by == "counterpart":
+        named = lowering.names.sites(key, recipe.sets[number].sites)
+        lowering.check_places(named)
+    else:
+        named = lowering.names.ports(key, recipe.sets[number].sites)
+        lowering.check_positions(key, named)
+    return lowering.reach.sites(key, named)
+
+
+def _edits(recipe: Steer, lowering: Lowering, sites: list[Site]) -> list[Edit]:
+    if recipe.by == "counterpart":
+        return [Edit(site, Of(COUNTERPART), recipe.places) for site in sites]
+    assert recipe.task.exchange is not None  # checked before
+    return exchange(lowering.layout, sites, recipe.task.exchange.places, recipe.places)
+
+
+def others(names: Names, sites: Sequence[Site], dice: Dice) -> list[Site]:
+    """For each head another one of its block that is not among these and plays no role, at the same port."""
+    used = {site.node for site in sites} | {node for heads in names.roles.values() for node in heads}
+    found: list[Site] = []
+    for site in sites:
+        if site.node.is_head:
+            free = [Site(node, site.port) for node in names.layout.siblings(site.node) if node not in used]
+            free = [one for one in free if one not in found]
+            found += [dice.choice(free)] if free else []
+    return found
