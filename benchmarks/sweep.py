@@ -42,7 +42,6 @@ from peak import peak_kilobytes
 
 from steer.experiments.api import build_recipe
 from steer.experiments.one import run_experiment
-from steer.models.batch import collate
 from steer.models.checkpoint import Checkpoint, Record
 from steer.models.plain.config import ModelConfig
 from steer.models.plain.transformer import Transformer, initialise
@@ -86,23 +85,19 @@ def steer_sweep(recipe: Loaded, checkpoint: Checkpoint) -> Numbers:
 
 def steer_full(checkpoint: Checkpoint, count: int) -> Numbers:
     """A head at a time, all of them sharing one clean run: one plan with a run for each head."""
-    from steer.anatomy.names import Site
-    from steer.engine.engine import Engine, Session
+    from steer.anatomy.nodes import Site
+    from steer.engine.engine import Engine
+    from steer.engine.session import Inputs, Session
     from steer.measures.answers import exact_match
-    from steer.measures.measured import LOGITS
-    from steer.plan.plan import Ablated, Put, make_plan, make_run
-    from steer.recipe.schema import Ablation
+    from steer.plan.plan import CLEAN, Edit, Mean, Run, make_plan
 
-    engine = Engine(checkpoint)
-    shape = engine.shape
-    puts = {name: Put(Site(shape.one_head(name), "z"), Ablated()) for name in ALL_HEADS}
-    runs = [make_run(shape, name, [edit], [LOGITS], name) for name, edit in puts.items()]
-    chosen = chosen_episodes(count)
-    session = Session(engine, make_plan(shape, [LOGITS], runs), engine.parts(chosen), Ablation())
+    reads = (checkpoint.names.layout.logits,)
+    edits = {name: Edit(Site(checkpoint.names.head(name), "z"), Mean()) for name in ALL_HEADS}
+    runs = [Run(name, (edit,), reads, condition=name) for name, edit in edits.items()]
     right = dict.fromkeys(ALL_HEADS, 0.0)
-    for part, condition, values in session.results():
-        target = torch.from_numpy(collate([chosen[row] for row in part.rows], checkpoint.vocabulary).target)
-        right[condition] += float(exact_match(values["logits"], target, checkpoint.vocabulary.pad)[0].sum())
+    for found in Session(Engine(checkpoint.plain), make_plan(Run(CLEAN), runs), Inputs(chosen_episodes(count))):
+        hits, _ = exact_match(found.values[reads[0]], found.batch.target, checkpoint.vocabulary.pad)
+        right[found.run.name] += float(hits.sum())
     return [hits / count for hits in right.values()]
 
 

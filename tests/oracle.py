@@ -13,7 +13,7 @@ from tokens import COLOUR_IDS
 from torch import Tensor
 
 from steer.models.plain.transformer import Transformer
-from steer.plan.plan import Plan, Rebuild, Run
+from steer.plan.plan import CLEAN, COUNTERPART, Plan, Rebuilt, Run
 
 HEADS = {"enc-self": "self_attn", "dec-self": "self_attn", "dec-cross": "cross_attn"}
 
@@ -65,7 +65,7 @@ def written(model: Transformer, node, value: Tensor) -> Tensor:
 
 def direct_sources(model: Transformer, site) -> list:
     """What feeds a port, found by name: everything that the stream has met before this block reads it."""
-    from steer.anatomy.names import Node, Site
+    from steer.anatomy.nodes import Node, Site
 
     def heads(kind, layer):
         return [Node(kind, layer, h) for h in range(model.config.heads)]
@@ -109,32 +109,29 @@ class Oracle:
         self.other = {} if other is None else hooked_forward(model, other, output, {})
         self.records: dict[str, dict[str, Tensor]] = {}
 
-    def value(self, name: str, origin) -> Tensor:
-        kind = type(origin).__name__
-        if kind == "Clean":
-            return self.clean[name]
-        if kind == "Ablated":
-            return self.ablated[name].expand_as(self.clean[name])
-        if kind == "Recorded":
-            return self.records[origin.run][name]
-        if kind == "Counterpart":
-            return self.other[name]
-        order = list(range(self.clean[name].shape[1]))
-        order[origin.first - 1], order[origin.second - 1] = order[origin.second - 1], order[origin.first - 1]
-        return self.clean[name][:, order]
+    def value(self, name: str, value) -> Tensor:
+        kind = type(value).__name__
+        if kind == "Of":
+            worlds = {CLEAN: self.clean, COUNTERPART: self.other}
+            return (worlds[value.run] if value.run in worlds else self.records[value.run])[name]
+        if kind in ("Mean", "Zero", "Resampled"):
+            return self.ablated[name][:, : self.clean[name].shape[1]].expand_as(self.clean[name])
+        assert kind == "Exchanged"
+        whole = self.value(name, value.value)
+        order = list(range(whole.shape[1]))
+        first, second = (place - 1 for place in value.places)
+        order[first], order[second] = order[second], order[first]
+        return whole[:, order]
 
-    def rebuilt(self, edit: Rebuild) -> Tensor:
-        if edit.base not in ("clean", "ablated"):
-            raise NotImplementedError(edit.base)
-        changes = dict(edit.changes)
+    def rebuilt(self, edit) -> Tensor:
+        """From whole sums: a stream that the pass itself has changed before is no case of this executor's."""
+        rest, changes = edit.value.rest, dict(edit.value.changes)
+        if type(rest).__name__ == "Current":
+            rest = type(next(iter(changes.values())).value)(CLEAN)
         stream = biases(self.model, edit.site)
         for node in direct_sources(self.model, edit.site):
             name = hook_name(node)
-            if node in changes:
-                value = self.value(name, changes[node])
-            else:
-                value = self.clean[name] if edit.base == "clean" else self.ablated[name].expand_as(self.clean[name])
-            stream = stream + written(self.model, node, value)
+            stream = stream + written(self.model, node, self.value(name, changes.get(node, rest)))
         node = edit.site.node
         if node.head is None:
             mlp = self.model.get_submodule(f"{node.kind[:3]}.{node.layer}.mlp")
@@ -153,7 +150,7 @@ class Oracle:
                 name = hook_name(node) if port is None else None
 
                 def whole(value: Tensor, edit=edit, name=name) -> Tensor:
-                    new = self.rebuilt(edit) if isinstance(edit, Rebuild) else self.value(name, edit.value)
+                    new = self.rebuilt(edit) if isinstance(edit.value, Rebuilt) else self.value(name, edit.value)
                     return some(edit, value, new)
 
                 changes[name].append(whole)
@@ -163,7 +160,7 @@ class Oracle:
             def change(value: Tensor, edit=edit, name=name) -> Tensor:
                 new = value.clone()
                 head = edit.site.node.head
-                if isinstance(edit, Rebuild):
+                if isinstance(edit.value, Rebuilt):
                     new[:, :, head] = self.rebuilt(edit)
                 elif edit.site.port in ("scores", "pattern"):
                     new[:, head] = self.value(name, edit.value)[:, head]
@@ -177,10 +174,11 @@ class Oracle:
         return seen
 
     @classmethod
-    def all(cls, model: Transformer, part, ablated: dict[str, Tensor], other: Tensor | None, plan: Plan) -> list:
-        """Every run of a plan on one batch, with what it met."""
-        oracle = cls(model, part.prompt, part.output, ablated, other)
-        return [(run, oracle.run(run)) for run in plan.runs]
+    def all(cls, model: Transformer, batch, ablated: dict[str, Tensor], other: Tensor | None, plan: Plan) -> list:
+        """Every run of a plan with the right tokens fed in, on one batch, with what it met."""
+        oracle = cls(model, batch.tokens["prompt"], batch.tokens["answer"], ablated, other)
+        forced = [run for run in plan.runs if type(run.decoding).__name__ == "Forced" and run.name != COUNTERPART]
+        return [(run, oracle.run(run)) for run in forced]
 
 
 def some(edit, old: Tensor, new: Tensor) -> Tensor:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import torch
-from tokens import ROLES
+from tokens import ROLES, TOKENS
 
-from steer.anatomy.names import Node, Shape, Site
-from steer.engine.engine import Engine, Session
-from steer.models.checkpoint import Checkpoint, Record
+from steer.anatomy.names import Names
+from steer.anatomy.nodes import Node, Site
+from steer.engine.engine import Engine
+from steer.engine.session import Inputs, Session
+from steer.models.plain.config import ModelConfig
+from steer.models.plain.layout import plain_layout
+from steer.models.plain.model import PlainModel
 from steer.models.plain.transformer import Transformer
-from steer.recipe.schema import Ablation
+from steer.models.vocabulary import Vocabulary
 from steer.tasks.compositional.splits import make_splits
 
-SHAPE = Shape(2, 2, 8, role_words=ROLES)
+NAMES = Names(plain_layout(ModelConfig()), {}, ROLES)
 EPISODES = make_splits(0).test[:10]
 TWO_ARGUMENTS = [e for e in make_splits(0).test if len(e.question.arguments) == 2][:8]
 LOGITS = Site(Node("logits"))
@@ -63,10 +67,19 @@ def disturb(model: Transformer) -> Transformer:
 
 
 def make_engine(model: Transformer) -> Engine:
-    return Engine(
-        Checkpoint(model.requires_grad_(False), Record(config=model.config, seed=0, protocol={}, history=[]), "m")
-    )
+    return Engine(PlainModel(model.requires_grad_(False), Vocabulary(TOKENS)))
 
 
-def session(engine: Engine, plan, episodes=EPISODES, ablation: Ablation | None = None, **options) -> Session:
-    return Session(engine, plan, engine.parts(episodes, 24), ablation or Ablation(), **options)
+def names_in(model: Transformer) -> Names:
+    """A model's names, with no head in any role."""
+    return Names(plain_layout(model.config), {}, ROLES)
+
+
+def session(engine: Engine, plan, episodes=EPISODES, counterparts=(), reference=()) -> Session:
+    return Session(engine, plan, Inputs(episodes, counterparts, reference, 24))
+
+
+def named(encoder: int, decoder: int, heads: int, roles: dict[str, tuple[Node, ...]] | None = None) -> Names:
+    """The names of a model of these sizes, with these heads in these roles."""
+    config = ModelConfig(encoder_layers=encoder, decoder_layers=decoder, heads=heads)
+    return Names(plain_layout(config), roles or {}, ROLES)

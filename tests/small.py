@@ -14,11 +14,14 @@ from torch import Tensor
 
 import steer.tasks.compositional.selection
 import steer.tasks.compositional.task
-from steer.engine.engine import Engine, Part, Session
+from steer.engine.engine import Engine
+from steer.engine.session import Session
 from steer.experiments.api import build_recipe, run
 from steer.models.checkpoint import Checkpoint, Record
 from steer.models.plain.config import ModelConfig
 from steer.models.plain.transformer import Transformer
+from steer.models.protocol import Batch
+from steer.plan.plan import Run
 from steer.results.circuit import Circuit, Described
 from steer.results.result import Result
 from steer.tasks.compositional.episode import Episode
@@ -80,11 +83,11 @@ MIXED = (*of_arity(1, 2), *of_arity(2, 4, 30))
 def ask(checkpoint: Checkpoint, shown: Sequence[Episode], train: Sequence[Episode] = (), /, **keys: object) -> Result:
     """Run a recipe on these episodes, in batches of a few; `train` are those of the train split."""
     splits = replace(make_splits(0), test=tuple(shown), train=tuple(train))
-    whole = Engine.parts
+    whole = Engine.batches
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(steer.tasks.compositional.selection, "make_splits", lambda seed: {DATA_SEED: splits}[seed])
         patch.setattr(steer.tasks.compositional.task, "make_splits", lambda seed: {DATA_SEED: splits}[seed])
-        patch.setattr(Engine, "parts", lambda self, some, batch=BATCH: whole(self, some, batch))
+        patch.setattr(Engine, "batches", lambda self, some, size=BATCH: whole(self, some, BATCH))
         return run(build_recipe(**({"episodes": {"count": 100}} | keys)), checkpoint)
 
 
@@ -96,13 +99,13 @@ def listen(checkpoint: Checkpoint, shown: Sequence[Episode], /, **keys: object) 
     said: Said = {}
     real = Session.generate
 
-    def generate(self: Session, condition: str, part: Part) -> Tensor:
-        written = real(self, condition, part)
-        for row, line in zip(part.rows, written.tolist(), strict=True):
+    def generate(self: Session, run: Run, batch: Batch) -> Tensor:
+        written = real(self, run, batch)
+        for row, line in zip(batch.rows, written.tolist(), strict=True):
             tokens = [TOKENS[number] for number in line]
             end = tokens.index("EOS") + 1 if "EOS" in tokens else len(tokens)
             assert set(tokens[end:]) <= {"PAD"}
-            said.setdefault(condition, {})[row] = tokens[:end]
+            said.setdefault(run.condition or "", {})[row] = tokens[:end]
         return written
 
     with pytest.MonkeyPatch.context() as patch:

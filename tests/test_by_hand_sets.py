@@ -8,12 +8,10 @@ import by_hand
 import pytest
 import torch
 from by_hand import Trial, ablate, exchange_positions, keep_only_one, nothing, of_donor
-from by_hand_net import ids
 from small import BATCH, MIXED, TWO, ask, checkpoint, close, net_of, of_arity, same, trials
 
-from steer.engine.engine import Engine
 from steer.experiments.api import build_recipe
-from steer.experiments.one import reference_parts
+from steer.experiments.one import examples_of
 from steer.tasks.compositional import splits
 
 MODEL = checkpoint(1)
@@ -147,9 +145,9 @@ def test_a_split_gives_its_first_2000_episodes(monkeypatch: pytest.MonkeyPatch):
     given = replace(splits.make_splits(0), validation=(one,) * 2_000 + (other,) * 3)
     monkeypatch.setattr("steer.tasks.compositional.task.make_splits", lambda seed: given)
     asked = build_recipe(kind="ablate-set", nodes=SET, measures=LOGITS, ablation={"reference": "validation"})
-    parts = reference_parts(asked.recipe, MODEL, Engine(MODEL))
-    assert sum(len(part.rows) for part in parts) == 2_000
-    assert all((part.prompt == ids(one.prompt)).all() for part in parts)
+    reference = examples_of(asked.recipe, MODEL).reference
+    assert len(reference) == 2_000
+    assert all(episode is one for episode in reference)
 
 
 def test_zeros():

@@ -14,8 +14,8 @@ from safetensors.torch import load_file, save_file
 from steer.base.errors import CheckpointError, SteerError
 from steer.base.shipped import RECORD, checkpoint_names
 from steer.models.checkpoint import WEIGHTS, Record, load_checkpoint, save_checkpoint
+from steer.models.names import names_of
 from steer.models.plain.transformer import Transformer, initialise
-from steer.plan.text import shape_of
 from steer.results.circuit import CIRCUIT
 from steer.tasks.compositional.splits import make_splits
 from steer.tasks.compositional.vocabulary import TOKENS
@@ -127,7 +127,7 @@ def test_a_wrong_record_is_refused(folder: Path, changes: dict, says: str):
     assert len(str(caught.value)) < 2_000
     if says != "wrong tensors":  # a recipe is checked by the record alone, as strictly
         with pytest.raises(CheckpointError, match=says):
-            shape_of(str(folder))
+            names_of(str(folder))
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_a_wrong_record_is_refused(folder: Path, changes: dict, says: str):
 )
 def test_a_broken_record_is_refused(folder: Path, text: str):
     (folder / RECORD).write_text(text)
-    for read in (load_checkpoint, shape_of):
+    for read in (load_checkpoint, names_of):
         with pytest.raises(CheckpointError, match=RECORD):
             read(str(folder))
 

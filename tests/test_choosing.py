@@ -10,7 +10,7 @@ import torch
 from handmade import checkpoint
 from tokens import ID, ROLES, TASK, collate
 
-from steer.anatomy.names import Node, Site
+from steer.anatomy.nodes import Node
 from steer.discover.choosing import choices
 from steer.discover.lab import Lab
 from steer.discover.search import heads_in_role
@@ -70,10 +70,10 @@ def test_a_share_that_is_the_same_in_every_episode_is_certain(lab: Lab):
 
 def test_a_head_writes_the_choice_as_its_own_algebra_says(lab: Lab):
     """Right colour's logit minus the other argument's, the final LayerNorm at its clean scale: episode by episode."""
-    model, node = lab.model, Node("dec-cross", 1, 2)
+    model, node = lab.model.module, Node("dec-cross", 1, 2)
     tally = lab.clean(lab.choice(node)[0])
     seen: dict[str, torch.Tensor] = {}
-    model.get_submodule(Site(node, "z").path).register_forward_hook(lambda m, i, o: seen.update(z=o))
+    model.get_submodule("dec.1.cross_attn.z").register_forward_hook(lambda m, i, o: seen.update(z=o))
     model.ln_dec.register_forward_pre_hook(lambda m, i: seen.update(stream=i[0]))
     block = model.dec[1]["cross_attn"]
     for row, episode in enumerate(lab.episodes):
@@ -86,7 +86,7 @@ def test_a_head_writes_the_choice_as_its_own_algebra_says(lab: Lab):
             (write - write.mean(-1, keepdim=True)) / scale[:, None] * model.ln_dec.weight
         ) @ model.unembed.weight.T
         steps = [
-            (n, right, other) for n, (right, other) in enumerate(zip(episode.answer, rivals(episode), strict=True))
+            (n, right, other) for n, (right, other) in enumerate(zip(episode.answer, TASK.rivals(episode), strict=True))
         ]
         wanted = [float(written[n, ID[a]] - written[n, ID[b]]) if a != b else 0.0 for n, a, b in steps]
         assert tally.values[row, : len(wanted)] == pytest.approx(wanted, abs=1e-8)
@@ -98,8 +98,10 @@ def test_what_is_said_is_the_likeliest_token(lab: Lab):
     right, other, steps = 0, 0, 0
     for episode in choices(TASK, lab.episodes):
         batch = collate([episode])
-        said = lab.model(torch.from_numpy(batch.prompt), torch.from_numpy(batch.output))[0].argmax(-1).tolist()
-        for token, good, bad in zip(said, episode.answer, rivals(episode), strict=False):
+        said = (
+            lab.checkpoint.model(torch.from_numpy(batch.prompt), torch.from_numpy(batch.output))[0].argmax(-1).tolist()
+        )
+        for token, good, bad in zip(said, episode.answer, TASK.rivals(episode), strict=False):
             right, other, steps = right + (token == ID[good]), other + (token == ID[bad]), steps + 1
     assert told.right.clean.value == pytest.approx(right / steps, abs=1e-4)
     assert told.other_argument.clean.value == pytest.approx(other / steps, abs=1e-4)

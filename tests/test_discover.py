@@ -12,7 +12,7 @@ from handmade import chain, checkpoint, copier, episodes
 from oracle import hooked_forward
 from tokens import answers, collate
 
-from steer.anatomy.names import Node, Site
+from steer.anatomy.nodes import Node
 from steer.base.errors import SteerError
 from steer.base.yaml import check, read
 from steer.discover import trace as tracing
@@ -22,12 +22,11 @@ from steer.discover.lab import Lab, answer_likelihood
 from steer.discover.roles import Score, role_scores
 from steer.discover.search import BestRoles, discover
 from steer.discover.table import describe
-from steer.engine.engine import Engine
 from steer.models.checkpoint import Checkpoint, load_checkpoint, read_record, save_checkpoint
+from steer.models.names import names_of
 from steer.models.plain.config import ModelConfig
 from steer.models.plain.transformer import Transformer, initialise
-from steer.plan.plan import Ablated, Rebuild
-from steer.plan.text import shape_of
+from steer.plan.plan import CLEAN, Edit, Mean, Of, Rebuilt, Run
 from steer.results.circuit import Circuit, Described, Edge, write_circuit
 from steer.results.evidence import Estimate
 from steer.results.tally import Tally
@@ -116,15 +115,15 @@ def test_role_scores_are_what_plain_loops_count(paper_model: Transformer):
     """The output head's role in words: at each step, any token of the prompt that is the colour to come."""
     made = checkpoint(paper_model.requires_grad_(False))
     shown = make_splits(0).test[:6]
-    engine = Engine(made)
-    scores = {(str(s.head), s.role): s for s in role_scores(engine, shown, engine.parts(shown))}
+    lab = Lab(made, shown)
+    scores = {(str(s.head), s.role): s for s in role_scores(lab)}
     found = []
-    for head in (node for node in engine.shape.all_heads if node.kind == "dec-cross"):
+    for head in (node for node in lab.layout.heads if node.kind == "dec-cross"):
         hits, chances = [], []
         for episode in shown:
             batch = collate([episode])
             seen = hooked_forward(paper_model, torch.from_numpy(batch.prompt), torch.from_numpy(batch.output), {})
-            pattern = seen[Site(head, "pattern").path][0, head.head]
+            pattern = seen[f"dec.{head.layer}.cross_attn.pattern"][0, head.head]
             for step, colour in enumerate(episode.answer):
                 hits.append(episode.prompt[int(pattern[step].argmax())] == colour)
                 chances.append(episode.prompt.count(colour) / len(episode.prompt))
@@ -138,20 +137,23 @@ def test_gradient_scores_are_the_slope_of_the_likelihood(paper_model: Transforme
     """The first step of ablating a path, by a finite difference through plain hooks."""
     model = paper_model.double().requires_grad_(False)
     lab = Lab(checkpoint(model), paper_tasks(5))
-    part, bench = lab.parts[0], lab.benches[0]
+    (batch,) = lab.batches
+    prompt, output = (batch.tokens[name] for name in ("prompt", "answer"))
     for source, port in (
         ("enc-self-1.2", "dec-cross-1.4.k"),
         ("dec-cross-0.1", "dec-mlp-0"),
         ("enc.tok", "enc-self-0.2.q"),
     ):
-        path = (lab.shape.expand_nodes(source)[0], lab.shape.site(port))
+        path = (lab.names.nodes(source)[0], lab.names.site(port))
         (score,), (exact,) = gradient_scores(lab, [path], 1), exact_effects(lab, [path])
-        hook = path[1].path
-        change = bench.rebuilt(Rebuild(path[1], "clean", ((path[0], Ablated()),)), bench.clean[hook], {})
-        change = change - bench.clean[hook]
+        hook = lab.engine.steps.hook(path[1])
+        edit = Edit(path[1], Rebuilt(Of(CLEAN), ((path[0], Mean()),)))
+        clean = hooked_forward(model, prompt, output, {})[hook]
+        worlds = lab.session([Run("ablated", (edit,), (lab.logits,), "ablated")]).worlds(batch)
+        change = worlds.new(edit, clean, {}) - clean
 
         def likelihood(step: float, change=change, hook=hook) -> float:
-            seen = hooked_forward(model, part.prompt, part.output, {hook: [lambda value: value + step * change]})
+            seen = hooked_forward(model, prompt, output, {hook: [lambda value: value + step * change]})
             return float(answer_likelihood(seen["logits"], lab.targets[0], lab.pad).sum())
 
         slope = (likelihood(1e-4) - likelihood(-1e-4)) / 2e-4
@@ -233,7 +235,7 @@ def test_a_circuit_with_a_head_that_is_not_there_is_named(tmp_path: Path):
     described = Described(name="copier", sha256=sha256)
     write_circuit(Circuit(checkpoint=described, roles={"output": ("dec-cross-0.7",)}), folder)
     with pytest.raises(SteerError, match=r"circuit.yaml: roles.output: no head named 'dec-cross-0.7'"):
-        shape_of(str(folder))
+        names_of(str(folder))
 
 
 def test_a_circuit_is_drawn_again_and_a_broken_one_is_answered(steer, tmp_path: Path):
@@ -273,7 +275,7 @@ def test_a_node_is_asked_anew_for_each_port_that_it_reaches(monkeypatch: pytest.
 
     monkeypatch.setattr(tracing, "Question", Stub)
     head = Node("dec-cross", 0, 0)
-    found = tracing.trace(Lab(copier(), episodes(4, (1, 1))), head)
+    found = tracing.trace(Lab(chain(), episodes(4, (1, 1))), head)
     assert len(found.edges) == 3
     assert [chain for chain in asked if "->" in chain] == [f"enc-mlp-1 -> dec-cross-0.0.{port}" for port in "kqv"]
 

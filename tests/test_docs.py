@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
+from steer.base.shipped import DEFAULT
 from steer.commands import app
+from steer.experiments.many import split_changes
+from steer.recipe.load import gather, load_recipe
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -50,6 +54,33 @@ def test_commands_named_exist(page: Path):
     known = {command.name or command.callback.__name__ for command in app.registered_commands}
     for name in re.findall(r"(?:^|`)steer ([a-z]+)", page.read_text(), re.MULTILINE):
         assert name in known, name
+
+
+def runs(text: str) -> list[list[str]]:
+    """The words of every `steer run …` of a page, but for those that leave something out or take a reader's file."""
+    said = [" ".join(code.split()) for code in re.findall(r"`(steer run [^`]+)`", text)]
+    blocks = "\n".join(re.findall(r"```\w*\n(.*?)```", text, re.DOTALL))
+    said += re.findall(r"^(steer run .*)$", blocks, re.MULTILINE)
+    whole = [one.replace("NAME", DEFAULT) for one in said if "…" not in one and "mine.yaml" not in one]
+    return [shlex.split(one, comments=True)[2:] for one in whole]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_recipes_that_are_shown_can_run(page: Path):
+    """On the checkpoint that the page speaks of."""
+    for words in runs(page.read_text()):
+        names, changes = split_changes(words)
+        paths, missing = gather([str(ROOT / name) if name.endswith(".yaml") else name for name in names])
+        assert not missing, words
+        for path in paths:
+            loaded = load_recipe(str(path), *changes)
+            loaded.lower(loaded.names())
+
+
+def test_recipes_that_are_shown_are_found():
+    found = {" ".join(words) for page in PAGES for words in runs(page.read_text())}
+    assert "steer_index steer_relative_index checkpoint=deep" in found
+    assert len(found) > 20
 
 
 def test_every_command_is_in_the_readme():

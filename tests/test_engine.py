@@ -2,143 +2,161 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from oracle import direct_sources, hooked_forward, position_means
-from rig import COMMON, EPISODES, LOGITS, MORE, SHAPE, make_engine, session
-from tokens import PAD_ID, RECIPE
+from rig import COMMON, EPISODES, LOGITS, MORE, NAMES, make_engine, session
+from tokens import PAD_ID, RECIPE, SOS_ID
+from torch import Tensor
 
-from steer.anatomy.names import INPUT_PORTS, Node, Site
-from steer.base.errors import SteerError
-from steer.engine.backends.local import Tracer
-from steer.engine.engine import Engine, Session
+from steer.anatomy.nodes import INPUT_PORTS, Node, Site
+from steer.engine.backends.local import Local, PassError
+from steer.engine.engine import Engine
+from steer.engine.schedule import hook_order
+from steer.engine.session import Found, Inputs, Session
+from steer.models.plain.layout import PlainSteps
 from steer.models.plain.transformer import State, Transformer
-from steer.plan.plan import (
-    Ablated,
-    Clean,
-    Put,
-    Rebuild,
-    Run,
-    hook_order,
-    make_plan,
-    make_run,
-    start_paths,
-    stream_path,
-    writer_path,
-)
+from steer.models.protocol import Batch
+from steer.plan.plan import CLEAN, Edit, Mean, Of, Plan, Rebuilt, Resampled, Run, Zero, make_plan
 from steer.recipe.lower import lower
-from steer.recipe.schema import Ablation
+
+STEPS = PlainSteps(2, 2)
+Z = "enc.0.self_attn.z"
+
+
+def plan_of(recipe: dict) -> Plan:
+    return lower(RECIPE.validate_python(recipe), NAMES).plan
+
+
+def forced(found: Session) -> list[Found]:
+    return [one for one in found if one.written is None]
+
+
+def bare(model: Transformer, batch: Batch) -> Tensor:
+    return model(batch.tokens["prompt"], batch.tokens["answer"])
 
 
 @torch.no_grad()
 def test_a_full_trace_is_bitwise_the_bare_model(paper_model: Transformer):
     engine = make_engine(paper_model)
-    part = engine.parts(EPISODES, 24)[0]
-    assert torch.equal(engine.clean(part, ["logits"])["logits"], paper_model(part.prompt, part.output))
+    batch = engine.batches(EPISODES, 24)[0]
+    assert torch.equal(engine.clean(batch, [LOGITS])[LOGITS], bare(paper_model, batch))
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("path", hook_order(SHAPE))
-def test_patching_clean_values_changes_nothing(paper_model: Transformer, path: str):
+@pytest.mark.parametrize("hook", hook_order(NAMES.layout, STEPS))
+def test_patching_clean_values_changes_nothing(paper_model: Transformer, hook: str):
     """Bitwise, for every hook, all heads at once and one head alone."""
     engine = make_engine(paper_model)
-    part = engine.parts(EPISODES[:6], 24)[0]
-    everything = engine.clean(part, engine.order)
-    for site in [site for site in engine.shape.sites if site.path == path and site.port != "out"][:2]:
-        run = make_run(engine.shape, "same", [Put(site, Clean())], [LOGITS], "same")
-        mine = session(engine, make_plan(engine.shape, [LOGITS], [run]), EPISODES[:6])
-        (found,) = [values for _, _, values in mine.results()]
-        assert torch.equal(found["logits"], everything["logits"])
+    batch = engine.batches(EPISODES[:6], 24)[0]
+    for site in [site for site in engine.layout.sites if STEPS.hook(site) == hook and site.port != "out"][:2]:
+        run = Run("same", (Edit(site, Of(CLEAN)),), (LOGITS,), "same")
+        (found,) = forced(session(engine, make_plan(Run(CLEAN), [run]), EPISODES[:6]))
+        assert torch.equal(found.values[LOGITS], bare(paper_model, batch))
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("start", SHAPE.steps)
+@pytest.mark.parametrize("start", STEPS.names)
 def test_a_pass_may_start_at_any_step(paper_model: Transformer, start: str):
     """From the clean run's values at that step it goes on bit by bit as the whole pass did."""
     engine = make_engine(paper_model)
-    part = engine.parts(EPISODES[:6], 24)[0]
-    whole = engine.clean(part, engine.order)
-    given = start_paths(engine.shape, Run("rest", (), (LOGITS,), start, None))
-    state = State(part.prompt, part.output, **{name: whole[path] for name, path in given.items()})
-    rest = Tracer(paper_model).run(state, start, None, {}, ["logits"], engine.order)
-    assert torch.equal(rest["logits"], whole["logits"])
+    batch = engine.batches(EPISODES[:6], 24)[0]
+    whole = engine.hooks(batch, engine.order)
+    given = {field: whole[hook] for field, hook in STEPS.given(start, None).items()}
+    rest = Local(paper_model).run(State(*batch.tokens.values(), **given), start, None, {}, ["logits"], engine.order)
+    assert torch.equal(rest["logits"], bare(paper_model, batch))
+
+
+@torch.no_grad()
+def test_what_is_kept_starts_a_later_pass_midway(engine: Engine, monkeypatch: pytest.MonkeyPatch):
+    batch = engine.batches(EPISODES, 24)[0]
+    engine.hooks(batch, ["memory", "dec.1.mlp.resid"], keep=True)
+    starts, real = [], Local.run
+    monkeypatch.setattr(
+        Local, "run", lambda self, state, start, *rest: starts.append(start) or real(self, state, start, *rest)
+    )
+    found = engine.hooks(batch, ["dec.0.self_attn.z"]), engine.hooks(batch, ["logits"])
+    assert starts == ["dec.embed", "dec.1.mlp.compute"]
+    assert torch.equal(found[1]["logits"], bare(engine.model.module, batch))
 
 
 @torch.no_grad()
 def test_sources_sum_to_the_stream_they_feed(engine: Engine):
-    part = engine.parts(EPISODES, 24)[0]
-    clean = engine.clean(part, engine.order)
-    bench = session(engine, make_plan(engine.shape, [LOGITS], [])).bench(part, clean)
-    ports = [Site(node, port) for node in engine.shape.all_heads for port in INPUT_PORTS]
-    for site in [*ports, *map(Site, engine.shape.mlps)]:
-        parts = [bench.write(source, Clean()) for source in engine.shape.sources(site)]
-        total = sum(parts, start=bench.constant(site))
-        torch.testing.assert_close(total, clean[stream_path(engine.shape, site)], rtol=0, atol=1e-10)
-        rebuilt = bench.rebuilt(Rebuild(site, "clean"), clean[site.path], {})
-        torch.testing.assert_close(rebuilt, clean[site.path], rtol=0, atol=1e-10)
-        assert engine.shape.sources(site) == direct_sources(engine.model, site)
+    batch = engine.batches(EPISODES, 24)[0]
+    ports = [Site(node, port) for node in engine.layout.heads for port in INPUT_PORTS]
+    for site in [*ports, *map(Site, engine.layout.mlps)]:
+        run = Run("same", (Edit(site, Rebuilt(Of(CLEAN))),), (site,), "same")
+        worlds = session(engine, make_plan(Run(CLEAN), [run])).worlds(batch)
+        clean = engine.hooks(batch, engine.order)
+        worlds.runs[CLEAN] = clean
+        parts = [worlds.write(source, Of(CLEAN)) for source in engine.layout.sources(site)]
+        total = sum(parts, start=engine.model.constant(site))
+        torch.testing.assert_close(total, clean[STEPS.hook(engine.layout.stream(site))], rtol=0, atol=1e-10)
+        value = clean[STEPS.hook(site)]
+        torch.testing.assert_close(worlds.new(run.edits[0], value, {}), value, rtol=0, atol=1e-10)
+        assert list(engine.layout.sources(site)) == direct_sources(engine.model.module, site)
 
 
 @torch.no_grad()
 def test_only_the_named_heads_port_changes(engine: Engine):
     site = Site(Node("enc-self", 1, 3), "v")
-    reads = [Site(Node("enc-self", 1, head), "v") for head in range(8)]
-    run = make_run(engine.shape, "one", [Rebuild(site, "ablated")], reads, "one")
-    mine = session(engine, make_plan(engine.shape, reads, [run], "clean"))
-    clean, edited = (values for _, _, values in mine.results())
-    before, after = clean["enc.1.self_attn.v"], edited["enc.1.self_attn.v"]
-    others = [head for head in range(8) if head != 3]
-    assert torch.equal(before[:, :, others], after[:, :, others])
-    assert not torch.allclose(before[:, :, 3], after[:, :, 3])
+    reads = tuple(Site(Node("enc-self", 1, head), "v") for head in range(8))
+    run = Run("one", (Edit(site, Rebuilt(Mean())),), reads, "one")
+    clean, edited = forced(session(engine, make_plan(Run(CLEAN, (), reads, "clean"), [run])))
+    for head, read in enumerate(reads):
+        assert torch.equal(clean.values[read], edited.values[read]) == (head != 3)
+    assert not torch.allclose(clean.values[site], edited.values[site])
 
 
 @torch.no_grad()
 def test_edits_compose_and_reads_see_them(engine: Engine):
-    one, two = Site(Node("enc-self", 0, 1), "z"), Site(Node("enc-self", 0, 2), "z")
-    reads = [Site(Node("enc-self", 0, head), "z") for head in (1, 2, 3)]
-    run = make_run(engine.shape, "two", [Put(one, Ablated()), Put(two, Ablated())], reads, "two")
-    mine = session(engine, make_plan(engine.shape, reads, [run], "clean"), ablation=Ablation(value="zero"))
-    clean, edited = (values["enc.0.self_attn.z"] for _, _, values in mine.results())
-    assert (edited[:, :, 1:3] == 0).all()
-    assert torch.equal(edited[:, :, 3:], clean[:, :, 3:])
+    reads = tuple(Site(Node("enc-self", 0, head), "z") for head in (1, 2, 3))
+    run = Run("two", tuple(Edit(site, Zero()) for site in reads[:2]), reads, "two")
+    clean, edited = forced(session(engine, make_plan(Run(CLEAN, (), reads, "clean"), [run])))
+    assert all((edited.values[site] == 0).all() for site in reads[:2])
+    assert torch.equal(edited.values[reads[2]], clean.values[reads[2]])
 
 
 @torch.no_grad()
 def test_batch_mates_change_nothing(engine: Engine):
     """The same episodes in batches of 5 and of 24: the same rows, but for rounding."""
-    asked = {"kind": "ablate-set", "nodes": ["enc-self-0.*"], "measures": [{"name": "exact-match"}]}
-    plan = lower(RECIPE.validate_python(asked), engine.shape)
+    plan = plan_of({"kind": "ablate-set", "nodes": ["enc-self-0.*"], "measures": [{"name": "exact-match"}]})
     found = []
     for size in (24, 5):
         rows = {}
-        for part, condition, values in Session(engine, plan, engine.parts(EPISODES, size), Ablation()).results():
-            for row, logits, output in zip(part.rows, values["logits"], part.output, strict=True):
-                rows[row, condition] = logits[: int((output != PAD_ID).sum())]
+        for one in Session(engine, plan, Inputs(EPISODES, size=size)):
+            for row, logits, real in zip(one.batch.rows, one.values[LOGITS], one.batch.real["answer"], strict=True):
+                rows[row, one.run.condition] = logits[: int(real.sum())]
         found.append(rows)
     assert found[0].keys() == found[1].keys()
     for key in found[0]:
         torch.testing.assert_close(found[0][key], found[1][key], rtol=0, atol=1e-11)
 
 
+def same_values(one: list[Found], two: list[Found]) -> bool:
+    return all(torch.equal(a.values[site], b.values[site]) for a, b in zip(one, two, strict=True) for site in a.values)
+
+
 @torch.no_grad()
-def test_kept_and_recomputed_clean_runs_agree(engine: Engine, monkeypatch: pytest.MonkeyPatch):
-    plan = lower(RECIPE.validate_python(MORE[0] | COMMON), engine.shape)
-    kept = [values for _, _, values in session(engine, plan).results()]
-    monkeypatch.setattr("steer.engine.engine.BUDGET", 0)
-    again = [values for _, _, values in session(engine, plan).results()]
-    for one, two in zip(kept, again, strict=True):
-        assert all(torch.equal(one[path], two[path]) for path in one)
+def test_kept_and_recomputed_clean_runs_agree(engine: Engine):
+    plan = plan_of(MORE[0] | COMMON)
+    kept = forced(session(engine, plan))
+    again = forced(session(Engine(engine.model, budget=0), plan))
+    assert len(kept) > 2
+    assert same_values(kept, again)
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("over", ["position", "token"])
 def test_means_count_real_tokens_only(engine: Engine, over: str):
-    part = engine.parts(EPISODES, 24)[0]
-    values = engine.clean(part, ["enc.0.self_attn.z", "dec.1.mlp.out"])
-    means = engine.means(values, [part])
-    for path, value in values.items():
-        real = part.real(path)
-        table = means.table(path, over)[:, : value.shape[1]]
+    batches = engine.batches(EPISODES, 24)
+    values = engine.hooks(batches[0], [Z, "dec.1.mlp.out"])
+    means = engine.means(values, batches)
+    for hook, value in values.items():
+        real = batches[0].real["prompt" if hook == Z else "answer"]
+        table = means.table(hook, over)[:, : value.shape[1]]
         if over == "position":
             torch.testing.assert_close(table, position_means(value, real), rtol=0, atol=1e-12)
         else:
@@ -147,87 +165,82 @@ def test_means_count_real_tokens_only(engine: Engine, over: str):
 
 @torch.no_grad()
 def test_resampling_gives_every_episode_anothers_value(engine: Engine):
-    plan = lower(RECIPE.validate_python({"kind": "ablate-set", "nodes": ["enc-self-0.0"], **COMMON}), engine.shape)
-    mine = session(engine, plan, ablation=Ablation(value="resample"), seed=3)
-    part = mine.parts[0]
-    clean = engine.clean(part, ["enc.0.self_attn.z"])
-    new = mine.bench(part, clean).ablated("enc.0.self_attn.z")
-    donors = []
-    for row in range(len(part.rows)):
-        length = int(part.real("enc")[row].sum())
-        same = [d for d in range(len(part.rows)) if torch.equal(new[row, 0], clean["enc.0.self_attn.z"][d, 0])]
+    asked = {"kind": "ablate-set", "nodes": ["enc-self-0.0"], "ablation": {"value": "resample"}, "seed": 3, **COMMON}
+    mine = session(engine, plan_of(asked))
+    batch = mine.batches[0]
+    clean = engine.hooks(batch, [Z])[Z]
+    new = mine.worlds(batch).whole(Resampled(3), Site(Node("enc-self", 0, 0), "z"))
+    lengths, donors = batch.real["prompt"].sum(1).tolist(), []
+    for row, length in enumerate(lengths):
+        same = [donor for donor in range(len(lengths)) if torch.equal(new[row, 0], clean[donor, 0])]
         assert len(same) == 1
         assert same[0] != row
         donors += same
-        donor_length = int(part.real("enc")[same[0]].sum())
         for place in range(length):
-            assert torch.equal(new[row, place], clean["enc.0.self_attn.z"][same[0], place % donor_length])
-    assert sorted(donors) == list(range(len(part.rows)))
+            assert torch.equal(new[row, place], clean[same[0], place % lengths[same[0]]])
+    assert sorted(donors) == list(range(len(lengths)))
 
 
 @torch.no_grad()
 def test_generation_with_an_intervention_equals_teacher_forcing_of_its_own_answer(engine: Engine):
     """Feed the answer that was written under the intervention back in: every step must choose it again."""
-    plan = lower(RECIPE.validate_python({"kind": "ablate-set", "nodes": ["dec-cross-0.*"], **COMMON}), engine.shape)
-    mine = session(engine, plan)
-    part = mine.parts[0]
-    written = mine.generate("set ablated", part)
-    from dataclasses import replace
-
-    from tokens import SOS_ID
-
-    fed = torch.cat([torch.full_like(written[:, :1], SOS_ID), written[:, :-1]], dim=1)
-    again = replace(part, output=fed)
-    bench = mine.bench(again, engine.clean(again, engine.order))
-    logits = engine.run(plan.runs[0], bench)["logits"]
-    for row in range(len(part.rows)):
-        for step in range(written.shape[1]):
-            if written[row, step] == PAD_ID:
-                break
-            assert logits[row, step].argmax() == written[row, step]
+    asked = {
+        "kind": "ablate-set",
+        "nodes": ["dec-cross-0.*"],
+        "measures": [{"name": "exact-match", "decoding": "greedy"}],
+    }
+    mine = session(engine, plan_of(asked))
+    (written,) = [one for one in mine if one.written is not None and one.run.condition == "set ablated"]
+    said, batch = written.written, written.batch
+    fed = torch.cat([torch.full_like(said[:, :1], SOS_ID), said[:, :-1]], dim=1)
+    again = replace(batch, tokens={**batch.tokens, "answer": fed}, real={**batch.real, "answer": fed != PAD_ID})
+    (run,) = [run for run in mine.plan.runs if run.name == "set ablated"]
+    logits = mine.run(run, mine.worlds(again))[LOGITS]
+    for row, step in (said != PAD_ID).nonzero().tolist():
+        assert logits[row, step].argmax() == said[row, step]
 
 
 def test_gradients_flow_through_sites(paper_model: Transformer):
     """d logit / d z from the trace equals the change of the logit under a small step (float64)."""
     engine = make_engine(paper_model.double())
-    part = engine.parts(EPISODES[:4], 24)[0]
-    paths = ["enc_embed.pos", "enc.1.self_attn.z", "dec.0.cross_attn.q"]
-    found = engine.gradients(part, paths, lambda logits: logits[:, 0, 5].sum())
-    assert list(found) == paths
-    for path, (value, gradient) in found.items():
+    batch = engine.batches(EPISODES[:4], 24)[0]
+    hooks = ["enc_embed.pos", "enc.1.self_attn.z", "dec.0.cross_attn.q"]
+    found = engine.gradients(batch, hooks, lambda logits: logits[:, 0, 5].sum())
+    assert list(found) == hooks
+    for hook, (value, gradient) in found.items():
         direction = torch.randn(value.shape, generator=torch.Generator().manual_seed(1), dtype=value.dtype)
         ends = []
         for sign in (1, -1):
-            changes = {path: [lambda v, s=sign, d=direction: v + s * 1e-5 * d]}
+            changes = {hook: [lambda v, s=sign, d=direction: v + s * 1e-5 * d]}
             with torch.no_grad():
-                ends.append(hooked_forward(engine.model, part.prompt, part.output, changes)["logits"][:, 0, 5].sum())
+                ends.append(hooked_forward(paper_model, *batch.tokens.values(), changes)["logits"][:, 0, 5].sum())
         slope = (ends[0] - ends[1]) / 2e-5
         torch.testing.assert_close(slope, (gradient * direction).sum(), rtol=1e-6, atol=1e-8)
 
 
-def test_an_error_in_a_run_names_the_run_and_the_place(engine: Engine):
+def test_an_error_in_a_pass_looks_like_a_bug_and_names_the_place(engine: Engine):
     site = Site(Node("enc-self", 0, 1), "z")
-    run = make_run(engine.shape, "broken", [Put(site, Ablated())], [LOGITS], "broken")
-    mine = session(engine, make_plan(engine.shape, [LOGITS], [run]))
-    bench = mine.bench(mine.parts[0], engine.clean(mine.parts[0], engine.order))
-    bench.ablated = lambda path: torch.zeros(3, 3)
-    with pytest.raises(SteerError, match=r"run 'broken' failed at enc\.0\.self_attn\.z"):
-        engine.run(run, bench)
-    assert engine.clean(mine.parts[0], ["logits"])["logits"].isfinite().all()  # and the model is still usable
+    mine = session(engine, make_plan(Run(CLEAN), [Run("broken", (Edit(site, Zero()),), (LOGITS,), "broken")]))
+    worlds = mine.worlds(mine.batches[0])
+    worlds._whole[Zero(), Z] = torch.zeros(3, 3)
+    with torch.no_grad(), pytest.raises(PassError, match=r"failed at enc\.0\.self_attn\.z"):
+        mine.run(mine.plan.runs[1], worlds)
+    assert engine.clean(mine.batches[0], [LOGITS])[LOGITS].isfinite().all()  # and the model is still usable
 
 
 def test_writers_have_hooks():
-    assert {writer_path(node) for node in SHAPE.writers} <= set(hook_order(SHAPE))
+    hooks = set(hook_order(NAMES.layout, STEPS))
+    assert {STEPS.hook(NAMES.layout.write(node)) for node in NAMES.layout.nodes} <= hooks
 
 
 def test_what_a_comparison_ablates():
     asked = next(recipe for recipe in MORE if recipe["kind"] == "compare")
-    plan = lower(RECIPE.validate_python(asked | COMMON), SHAPE)
-    assert plan.clean_condition == "clean"
-    found = {run.condition: [str(edit.site) for edit in run.edits] for run in plan.runs}
+    lowered = lower(RECIPE.validate_python(asked | COMMON), NAMES)
+    assert lowered.clean == lowered.plan.runs[0].condition == "clean"
+    found = {run.condition: [str(edit.site) for edit in run.edits] for run in lowered.plan.runs}
     assert found["one"] == ["enc-self-0.5.z", "dec-mlp-0"]
     kept = {"enc-self-0.1", "enc-self-1.1", "enc-mlp-1"}
-    wanted = [n for n in SHAPE.writers if n.layer is not None and n.stack == "enc" and str(n) not in kept]
+    wanted = [n for n in NAMES.layout.nodes if n.layer is not None and n.kind[:3] == "enc" and str(n) not in kept]
     assert set(found["rest"]) == {str(Site(node, "z" if node.is_head else None)) for node in wanted}
     assert len(found["rest"]) == len(wanted) == 15
     assert len(found["all"]) == 16
@@ -235,35 +248,33 @@ def test_what_a_comparison_ablates():
 
 @torch.no_grad()
 def test_plans_over_the_same_episodes_share_the_clean_run(engine: Engine, monkeypatch: pytest.MonkeyPatch):
-    plans = [lower(RECIPE.validate_python(recipe | COMMON), engine.shape) for recipe in (MORE[0], MORE[3], MORE[0])]
-    alone = [[values for _, _, values in session(make_engine(engine.model), plan).results()] for plan in plans]
-    passes = []
-    real = Tracer.run
+    plans = [plan_of(recipe | COMMON) for recipe in (MORE[0], MORE[3], MORE[0])]
+    alone = [forced(session(Engine(engine.model), plan)) for plan in plans]
+    passes, real = [], Local.run
 
     def counted(self, state, start, stop, changes, reads, order):
-        passes.append((start, bool(changes)))
+        passes.append(bool(changes))
         return real(self, state, start, stop, changes, reads, order)
 
-    monkeypatch.setattr(Tracer, "run", counted)
+    monkeypatch.setattr(Local, "run", counted)
     counts = []
     for plan, wanted in zip(plans, alone, strict=True):
         passes.clear()
-        found = [values for _, _, values in session(engine, plan).results()]
-        counts.append(passes.count(("enc.embed", False)))
-        for one, two in zip(found, wanted, strict=True):
-            assert all(torch.equal(one[path], two[path]) for path in one)
+        assert same_values(forced(session(engine, plan)), wanted)
+        counts.append(passes.count(False))
     assert counts == [1, 1, 0]  # the second needs hooks that the first left out; the third finds all
 
 
 @torch.no_grad()
-def test_other_episodes_make_room(engine: Engine, monkeypatch: pytest.MonkeyPatch):
-    one, two = (engine.parts(EPISODES[start : start + 6])[0] for start in (0, 6))
-    size = sum(engine.clean(part, ["logits"])["logits"].nbytes for part in (one, two))
-    engine.clean(one, ["logits"], keep=True)
-    assert one.kept
-    monkeypatch.setattr("steer.engine.engine.BUDGET", size - 1)
-    engine.clean(two, ["logits"], keep=True)
-    assert not one.kept
-    assert two.kept
-    engine.clean(two, ["enc.0.self_attn.scores"], keep=True)  # too much beside what is kept of the same episodes
-    assert list(two.kept) == ["logits"]
+def test_other_episodes_make_room(engine: Engine):
+    one, two = (engine.batches(EPISODES[start : start + 6])[0] for start in (0, 6))
+    size = sum(engine.hooks(batch, ["logits"])["logits"].nbytes for batch in (one, two))
+    engine.hooks(one, ["logits"], keep=True)
+    assert engine.store.kept(one)
+    engine.store.budget = size - 1
+    engine.hooks(two, ["logits"], keep=True)
+    assert not engine.store.kept(one)
+    assert list(engine.store.kept(two)) == ["logits"]
+    assert engine.store.held == engine.hooks(two, ["logits"])["logits"].nbytes
+    engine.hooks(two, ["enc.0.self_attn.scores"], keep=True)  # too much beside what is kept of the same episodes
+    assert list(engine.store.kept(two)) == ["logits"]

@@ -10,15 +10,16 @@ from hypothesis import strategies as st
 from oracle import hook_name, hooked_forward, relative_logit, written
 from scipy.stats import beta, binomtest
 from sklearn.linear_model import LinearRegression
-from tokens import COLOUR_IDS, ID, PAD_ID, SCORING, collate
+from tokens import COLOUR_IDS, ID, PAD_ID, SCORING, VOCABULARY, collate
 
-from steer.anatomy.names import Shape
+from steer.anatomy.nodes import Node
 from steer.measures.alignment import Alignment
 from steer.measures.answers import exact_match, exact_tokens, token_accuracy
 from steer.measures.attention import attention_accuracy, attention_mass
 from steer.measures.attribution import logit_attribution, ov_alignment
 from steer.measures.representation import explained, principal_components, r_squared
 from steer.models.plain.config import ModelConfig
+from steer.models.plain.model import PlainModel
 from steer.models.plain.transformer import Transformer
 from steer.results.intervals import wilson
 from steer.results.rows import Labels
@@ -114,8 +115,10 @@ def test_components_sum_to_the_relative_logit(paper_model: Transformer):
     batch = collate(make_splits(0).test[:12])
     prompt, output, target = map(torch.from_numpy, (batch.prompt, batch.output, batch.target))
     seen = hooked_forward(model, prompt, output, {})
-    writes = {str(n): written(model, n, seen[hook_name(n)]) for n in Shape(2, 2, 8).writers if n.stack == "dec"}
-    shares = logit_attribution(model, writes, seen["dec.1.mlp.post"], target, [COLOUR_IDS] * len(target))
+    plain = PlainModel(model, VOCABULARY)
+    writers = [node for node in plain.layout.nodes if node.kind.startswith("dec")]
+    writes = {str(node): written(model, node, seen[hook_name(node)]) for node in writers}
+    shares = logit_attribution(plain, writes, seen["dec.1.mlp.post"], target, [COLOUR_IDS] * len(target))
     total = sum(shares.values())
     torch.testing.assert_close(total, relative_logit(seen["logits"], target), rtol=0, atol=1e-10)
 
@@ -131,7 +134,9 @@ def test_a_copying_head_aligns_with_the_unembedding():
         linear.bias.zero_()
     model.unembed.weight.copy_(torch.nn.functional.one_hot(torch.arange(20), 32))
     tokens = torch.tensor([5, 7, 9])
-    own, null = ov_alignment(model, block, 0, model.unembed.weight[tokens], tokens)
+    own, null = ov_alignment(
+        PlainModel(model, VOCABULARY), Node("dec-cross", 1, 0), model.unembed.weight[tokens], tokens
+    )
     assert own.tolist() == [1.0, 1.0, 1.0]
     assert null.shape == (3, 19)
     assert (null == 0).all()

@@ -7,31 +7,31 @@ from pathlib import Path
 
 import pytest
 import torch
-from rig import make_engine
-from tokens import ROLES, collate
+from rig import make_engine, named
+from tokens import collate
 
-from steer.anatomy.flow import touched
-from steer.anatomy.names import Node, Shape, Site
-from steer.anatomy.resolve import LoweringError
-from steer.base.errors import ConfigError, SteerError
+from steer.anatomy.layout import touched
+from steer.anatomy.names import Names
+from steer.anatomy.nodes import Node, Site
+from steer.base.errors import ConfigError, KeyedError, SteerError
 from steer.base.yaml import Document, override
-from steer.engine.engine import Session
+from steer.engine.session import Inputs, Session
 from steer.experiments.api import build_recipe
 from steer.experiments.one import run_experiment
 from steer.measures.representation import explained
 from steer.models.checkpoint import Checkpoint, Record, load_checkpoint
 from steer.models.plain.config import ModelConfig
+from steer.models.plain.layout import PlainSteps
 from steer.models.plain.transformer import Transformer
 from steer.recipe.lower import lower
-from steer.recipe.schema import Ablation
 from steer.tasks.compositional.splits import make_splits
 
 SMALL = ModelConfig(encoder_layers=2, decoder_layers=3, heads=2, d_model=12, d_head=5, d_ff=9)
-SHAPE = Shape(2, 3, 2, role_words=ROLES)
-CAST = Shape(
+SMALL_NAMES = named(2, 3, 2)
+SITES, HOOK = SMALL_NAMES.layout.sites, PlainSteps(2, 3).hook
+CAST = named(
     2, 3, 2,
-    (("output", (Node("dec-cross", 2, 1), Node("dec-cross", 0, 0))), ("rhs-scanner", (Node("dec-cross", 1, 1),))),
-    ROLES,
+    {"output": (Node("dec-cross", 2, 1), Node("dec-cross", 0, 0)), "rhs-scanner": (Node("dec-cross", 1, 1),)},
 )  # fmt: skip
 ATTENTION = [{"name": "attention-mass", "heads": "dec-cross-1.0"}]
 ANSWERS = [{"name": "exact-match"}]
@@ -39,9 +39,9 @@ ALIGNMENT = {"name": "ov-alignment", "heads": "dec-cross-1.0"}
 LATE = "after all that is measured"
 
 
-def faults(shape: Shape = SHAPE, **keys) -> list[tuple[tuple, str]]:
-    with pytest.raises(LoweringError) as caught:
-        lower(build_recipe(**{"measures": ATTENTION} | keys).recipe, shape)
+def faults(names: Names = SMALL_NAMES, **keys) -> list[tuple[tuple, str]]:
+    with pytest.raises(KeyedError) as caught:
+        lower(build_recipe(**{"measures": ATTENTION} | keys).recipe, names)
     return caught.value.placed
 
 
@@ -70,7 +70,7 @@ def values_with(model: Transformer, edited: Site | None) -> dict[Site, torch.Ten
 
     def hook(path: str):
         def act(module, given, value):
-            if edited is not None and path == edited.path:
+            if edited is not None and path == HOOK(edited):
                 value = value.clone()
                 part(value, edited).add_(torch.rand(part(value, edited).shape, dtype=torch.float64))
             seen[path] = value
@@ -78,31 +78,29 @@ def values_with(model: Transformer, edited: Site | None) -> dict[Site, torch.Ten
 
         return act
 
-    handles = [
-        model.get_submodule(path).register_forward_hook(hook(path)) for path in {site.path for site in SHAPE.sites}
-    ]
+    handles = [model.get_submodule(path).register_forward_hook(hook(path)) for path in {HOOK(site) for site in SITES}]
     batch = collate(make_splits(0).test[:3])
     model(torch.from_numpy(batch.prompt), torch.from_numpy(batch.output))
     for handle in handles:
         handle.remove()
-    return {site: part(seen[site.path], site) for site in SHAPE.sites}
+    return {site: part(seen[HOOK(site)], site) for site in SITES}
 
 
 def test_what_an_edit_touches_is_what_changes_in_a_real_forward_pass():
     model = random_model()
     clean = values_with(model, None)
-    for edited in SHAPE.sites:
+    for edited in SITES:
         moved = values_with(model, edited)
-        changed = {site for site in SHAPE.sites if not torch.equal(moved[site], clean[site])}
-        assert touched(SHAPE, [edited]) == changed, edited
+        changed = {site for site in SITES if not torch.equal(moved[site], clean[site])}
+        assert touched(SMALL_NAMES.layout, [edited]) == changed, edited
 
 
 def test_nothing_passes_a_frozen_site():
     memory, logits, value = Site(Node("enc.memory")), Site(Node("logits")), Site(Node("enc-self", 0, 1), "v")
-    assert logits in touched(SHAPE, [value])
-    assert not {memory, logits} & touched(SHAPE, [value], [memory])
-    assert logits in touched(SHAPE, [value, Site(Node("dec-self", 0, 0), "q")], [memory])
-    assert touched(SHAPE, [value], [value]) == frozenset()
+    assert logits in touched(SMALL_NAMES.layout, [value])
+    assert not {memory, logits} & touched(SMALL_NAMES.layout, [value], [memory])
+    assert logits in touched(SMALL_NAMES.layout, [value, Site(Node("dec-self", 0, 0), "q")], [memory])
+    assert touched(SMALL_NAMES.layout, [value], [value]) == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -190,8 +188,8 @@ def test_nothing_passes_a_frozen_site():
 )  # fmt: skip
 def test_a_recipe_that_cannot_change_what_it_measures_is_a_fault(keys: dict, place: tuple | None, says: str | None):
     if place is None:
-        plan = lower(build_recipe(**{"measures": ATTENTION} | keys).recipe, SHAPE)
-        assert plan.runs or keys["kind"] == "clean"
+        plan = lower(build_recipe(**{"measures": ATTENTION} | keys).recipe, SMALL_NAMES).plan
+        assert plan.runs[1:] or keys["kind"] == "clean"
         return
     found = faults(**keys)
     assert [key for key, _ in found] == [place], found
@@ -199,18 +197,18 @@ def test_a_recipe_that_cannot_change_what_it_measures_is_a_fault(keys: dict, pla
 
 
 def test_a_glob_means_those_that_can_change_something():
-    plan = lower(build_recipe(kind="ablate-set", nodes="dec-mlp-*", measures=ATTENTION).recipe, SHAPE)
-    assert [str(edit.site) for edit in plan.runs[0].edits] == ["dec-mlp-0"]
+    plan = lower(build_recipe(kind="ablate-set", nodes="dec-mlp-*", measures=ATTENTION).recipe, SMALL_NAMES).plan
+    assert [str(edit.site) for edit in plan.runs[1].edits] == ["dec-mlp-0"]
     keys = {"kind": "keep-only-one", "target": "enc-self-0.0.v", "sources": "enc.*"}
-    assert [run.condition for run in lower(build_recipe(**keys, measures=ANSWERS).recipe, SHAPE).runs][1:] == [
-        "enc.tok"
-    ]
+    assert [run.condition for run in lower(build_recipe(**keys, measures=ANSWERS).recipe, SMALL_NAMES).plan.runs][
+        2:
+    ] == ["enc.tok"]
 
 
 def test_a_role_of_one_head_is_a_name_and_all_its_heads_are_a_group():
     assert faults(CAST, kind="ablate-set", nodes="$output")[0][0] == ("nodes", 0)
-    plan = lower(build_recipe(kind="ablate-set", nodes="$output:all", measures=ATTENTION).recipe, CAST)
-    assert [str(edit.site.node) for edit in plan.runs[0].edits] == ["dec-cross-0.0"]
+    plan = lower(build_recipe(kind="ablate-set", nodes="$output:all", measures=ATTENTION).recipe, CAST).plan
+    assert [str(edit.site.node) for edit in plan.runs[1].edits] == ["dec-cross-0.0"]
 
 
 COMPARED = {
@@ -265,12 +263,16 @@ def test_places_beyond_every_prompt_edit_nothing():
 def test_the_mean_of_the_one_episode_that_fits_is_no_ablation():
     """The recipe asks for many, and one is there: known only once the episodes are."""
     engine = make_engine(random_model())
-    plan = lower(build_recipe(kind="ablate-set", nodes="enc-self-0.0", measures=ANSWERS).recipe, SHAPE)
-    one = engine.parts(make_splits(0).test[:1])
+    one, two = make_splits(0).test[:1], make_splits(0).test[:2]
+
+    def plan(**ablation: str):
+        keys = {"kind": "ablate-set", "nodes": "enc-self-0.0", "measures": ANSWERS, "ablation": ablation}
+        return lower(build_recipe(**keys).recipe, SMALL_NAMES).plan
+
     with pytest.raises(SteerError, match="mean over one episode"):
-        Session(engine, plan, one, Ablation())
-    Session(engine, plan, one, Ablation(over="token"))
-    Session(engine, plan, one, Ablation(), reference=engine.parts(make_splits(0).test[:2]))
+        Session(engine, plan(), Inputs(one))
+    Session(engine, plan(over="token"), Inputs(one))
+    Session(engine, plan(reference="train"), Inputs(one, reference=two))
 
 
 def test_r_squared_of_few_points_or_one_label_carries_a_warning():
@@ -396,6 +398,6 @@ def test_batches_of_one_engine_are_those_of_the_answers_given():
     """`ask` shows the same prompt with the answer before and the answer after: two batches, not one remembered."""
     engine, episode = make_engine(random_model()), make_splits(0).test[0]
     other = replace(episode, answer=episode.answer[::-1] + episode.answer)
-    first, second = (engine.parts([e])[0].output for e in (episode, other))
+    first, second = (engine.batches([e])[0].tokens["answer"] for e in (episode, other))
     assert first.shape[1] == len(episode.answer) + 1
     assert second.shape[1] == 2 * len(episode.answer) + 1

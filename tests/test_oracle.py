@@ -5,49 +5,75 @@ from __future__ import annotations
 import pytest
 import torch
 from oracle import Oracle, hooked_forward, position_means
-from rig import COMMON, EPISODES, MORE, TWO_ARGUMENTS, disturb, make_engine, session
-from tokens import RECIPE, ROLES, collate, counterparts
+from rig import COMMON, EPISODES, LOGITS, MORE, NAMES, TWO_ARGUMENTS, disturb, make_engine, names_in, session
+from tokens import PAD_ID, RECIPE, collate, counterparts
 
-from steer.anatomy.names import Node, Shape
+from steer.anatomy.names import Names
+from steer.anatomy.nodes import Node, Site
 from steer.base.shipped import recipe_names
-from steer.engine.engine import Engine, ablated_paths
+from steer.engine.engine import Engine
+from steer.models.names import names_of
 from steer.models.plain.config import ModelConfig
 from steer.models.plain.transformer import Transformer, initialise
-from steer.plan.text import shape_of
+from steer.models.protocol import Batch
+from steer.plan.plan import COUNTERPART, REFERENCE, Forced, Mean, Plan, Zero, values_within
 from steer.recipe.load import load_recipe
 from steer.recipe.lower import lower
 from steer.recipe.schema import Steer
 from steer.tasks.compositional.counterparts import counterpart
+from steer.tasks.compositional.splits import make_splits
 
-CAST = Shape(2, 2, 8, (  # roles of nobody in particular
-    ("output", (Node("dec-cross", 1, 5), Node("dec-cross", 1, 1))), ("rhs-scanner", (Node("dec-cross", 0, 6),)),
-    ("primitive-pairing", (Node("enc-self", 1, 1), Node("enc-self", 1, 0))),
-    ("question-broadcast", (Node("enc-self", 0, 5),)), ("primitive-retrieval", (Node("enc-self", 1, 2),)),
-    ("function-retrieval", (Node("enc-self", 1, 3),)),
-), ROLES)  # fmt: skip
+ROLES = {  # of nobody in particular
+    "output": (Node("dec-cross", 1, 5), Node("dec-cross", 1, 1)), "rhs-scanner": (Node("dec-cross", 0, 6),),
+    "primitive-pairing": (Node("enc-self", 1, 1), Node("enc-self", 1, 0)),
+    "question-broadcast": (Node("enc-self", 0, 5),), "primitive-retrieval": (Node("enc-self", 1, 2),),
+    "function-retrieval": (Node("enc-self", 1, 3),),
+}  # fmt: skip
+CAST = Names(NAMES.layout, ROLES, NAMES.role_words)
+REFERENCES = make_splits(0).train[:7]  # short and long ones
 
 
-def compare_with_oracle(engine: Engine, plan, episodes, atol: float = 1e-10, others=()) -> int:
+def compare_with_oracle(engine: Engine, plan: Plan, episodes, atol: float = 1e-10, others=()) -> int:
     """Every read of every run and of the clean condition, through both executors; gives how many were compared."""
-    mine = session(engine, plan, episodes, counterparts=others)
-    part = mine.parts[0]
-    other = torch.from_numpy(collate([others[row] for row in part.rows]).prompt) if others else None
-    clean = hooked_forward(engine.model, part.prompt, part.output, {})
-    ablated = {path: position_means(clean[path], part.real(path)) for path in ablated_paths(plan, engine.shape)}
-    theirs = {run.condition: values for run, values in Oracle.all(engine.model, part, ablated, other, plan)}
-    theirs[plan.clean_condition] = clean
+    mine = session(engine, plan, episodes, counterparts=others, reference=REFERENCES)
+    batch, module = mine.batches[0], engine.model.module
+    other = torch.from_numpy(collate([others[row] for row in batch.rows]).prompt) if others else None
+    ablated = stand_ins(engine, plan, batch)
+    theirs = {run.name: values for run, values in Oracle.all(module, batch, ablated, other, plan)}
     compared = 0
-    for _, condition, values in mine.results():
-        for path, value in values.items():
-            torch.testing.assert_close(value, theirs[condition][path], rtol=0, atol=atol)
-            compared += 1
+    for found in mine:
+        if found.written is not None:
+            continue
+        assert tuple(found.values) == found.run.reads
+        assert {engine.steps.hook(site) for site in found.run.reads} <= set(found.values.hooks)
+        for hook, value in found.values.hooks.items():
+            torch.testing.assert_close(value, theirs[found.run.name][hook], rtol=0, atol=atol)
+        compared += len(set(map(engine.steps.hook, found.run.reads)))
     return compared
 
 
-def reads(plan) -> int:
-    """How many values the plan reads in its clean run and in the runs that have a condition."""
-    measured = [plan.reads, *(run.reads for run in plan.runs if run.condition)]
-    return sum(len({site.path for site in sites}) for sites in measured)
+def stand_ins(engine: Engine, plan: Plan, batch: Batch) -> dict[str, torch.Tensor]:
+    """What stands in at every hook that a node writes at, for the one kind of ablation in a plan."""
+    used = {v for run in plan.runs for edit in run.edits for v in values_within(edit.value)}
+    (value,) = {v for v in used if isinstance(v, Mean | Zero)} or {Zero()}
+    if isinstance(value, Mean) and value.of == REFERENCE:
+        batch = engine.model.encode(REFERENCES, [*range(len(REFERENCES))])
+    prompt, answer = batch.tokens["prompt"], batch.tokens["answer"]
+    clean, found = hooked_forward(engine.model.module, prompt, answer, {}), {}
+    for site in map(engine.layout.write, engine.layout.nodes):
+        hook, real = engine.steps.hook(site), (prompt if str(site).startswith("enc") else answer) != PAD_ID
+        pooled = torch.zeros_like(clean[hook][0, 0]) if value == Zero() else clean[hook][real].mean(0)
+        found[hook] = pooled.expand(1, engine.model.max_length, *pooled.shape).clone()
+        if value != Zero() and value.over == "position":
+            means = position_means(clean[hook], real)
+            found[hook][:, : means.shape[1]] = means
+    return found
+
+
+def reads(plan: Plan, engine: Engine) -> int:
+    """How many values the plan reads in its runs that have a condition, the right tokens fed in."""
+    measured = [run for run in plan.runs if run.condition and run.decoding == Forced()]
+    return sum(len({engine.steps.hook(site) for site in run.reads}) for run in measured)
 
 
 def test_recipes_are_shipped():
@@ -56,8 +82,8 @@ def test_recipes_are_shipped():
 
 def fits(name: str) -> bool:
     """Is a recipe for models of these sizes? One that names heads of another checkpoint is for that one's."""
-    shape = shape_of(load_recipe(name).recipe.checkpoint)
-    return len(shape.writers) == len(CAST.writers)
+    layout = names_of(load_recipe(name).recipe.checkpoint).layout
+    return len(layout.nodes) == len(CAST.layout.nodes)
 
 
 @pytest.mark.parametrize("name", [*filter(fits, recipe_names())])
@@ -68,15 +94,16 @@ def test_every_shipped_recipe_agrees_with_plain_hooks(engine: Engine, name: str)
     if isinstance(recipe, Steer):
         episodes = [episode for episode in TWO_ARGUMENTS if counterpart(episode, recipe.variable)]
         others = counterparts(episodes, recipe.variable)
-    plan = lower(recipe, CAST)
-    assert compare_with_oracle(engine, plan, episodes, others=others) == reads(plan) > 0
+    plan = lower(recipe, CAST).plan
+    assert any(run.name == COUNTERPART for run in plan.runs) == isinstance(recipe, Steer)
+    assert compare_with_oracle(engine, plan, episodes, others=others) == reads(plan, engine) > 0
 
 
 @pytest.mark.parametrize("recipe", MORE, ids=lambda recipe: recipe["kind"])
 def test_other_plans_agree_with_plain_hooks(engine: Engine, recipe: dict):
-    plan = lower(RECIPE.validate_python(recipe | COMMON), engine.shape)
-    assert len(plan.reads) > 1
-    assert compare_with_oracle(engine, plan, EPISODES) == reads(plan) > 0
+    plan = lower(RECIPE.validate_python(recipe | COMMON), names_in(engine.model.module)).plan
+    assert len(plan.runs[0].reads) > 1
+    assert compare_with_oracle(engine, plan, EPISODES) == reads(plan, engine) > 0
 
 
 ATTENTION_ONLY = {"measures": [{"name": "attention-accuracy", "heads": ["dec-cross-1.3"]}]}
@@ -92,19 +119,19 @@ SHORT = [
 @pytest.mark.parametrize("recipe", SHORT, ids=lambda recipe: recipe["kind"])
 def test_plans_that_stop_early_agree_with_plain_hooks(engine: Engine, recipe: dict):
     """Edits after the last read change nothing that is read; reads before the first edit are the clean values."""
-    plan = lower(RECIPE.validate_python(recipe | ATTENTION_ONLY), engine.shape)
-    assert compare_with_oracle(engine, plan, EPISODES) == reads(plan) > 0
+    plan = lower(RECIPE.validate_python(recipe | ATTENTION_ONLY), names_in(engine.model.module)).plan
+    assert compare_with_oracle(engine, plan, EPISODES) == reads(plan, engine) > 0
 
 
 @torch.no_grad()
 def test_swaps_in_several_layers_add_up(engine: Engine):
     """By hand: both layers' values read the pass's own stream, in which layer 0 has changed already."""
     asked = {"kind": "position-swap", "ports": ["enc-self-0.*.v", "enc-self-1.*.v"], "episodes": {"arity": 2}}
-    plan = lower(RECIPE.validate_python(asked | COMMON), engine.shape)
+    plan = lower(RECIPE.validate_python(asked | COMMON), names_in(engine.model.module)).plan
     mine = session(engine, plan, TWO_ARGUMENTS)
-    part = mine.parts[0]
-    (found,) = [values for _, condition, values in mine.results() if condition == "after"]
-    position = engine.model.enc_embed.positions[: part.prompt.shape[1]]
+    batch, module = mine.batches[0], engine.model.module
+    (after,) = [found.values for found in mine if found.run.condition == "after"]
+    position = module.enc_embed.positions[: batch.tokens["prompt"].shape[1]]
     swapped = position.clone()
     swapped[[0, 2]] = position[[2, 0]]
     streams: dict[int, torch.Tensor] = {}
@@ -113,19 +140,19 @@ def test_swaps_in_several_layers_add_up(engine: Engine):
         return lambda value: streams.setdefault(layer, value)
 
     def values(layer: int):
-        block = engine.model.enc[layer]["self_attn"]
+        block = module.enc[layer]["self_attn"]
         return lambda value: block.split(block.W_V(block.ln(streams[layer] + swapped - position)))
 
     changes = {f"enc.{n}.self_attn.resid": [remember(n)] for n in (0, 1)}
     changes |= {f"enc.{n}.self_attn.v": [values(n)] for n in (0, 1)}
-    theirs = hooked_forward(engine.model, part.prompt, part.output, changes)
-    torch.testing.assert_close(found["logits"], theirs["logits"], rtol=0, atol=1e-10)
+    theirs = hooked_forward(module, batch.tokens["prompt"], batch.tokens["answer"], changes)
+    torch.testing.assert_close(after[LOGITS], theirs["logits"], rtol=0, atol=1e-10)
 
 
 def test_a_swap_agrees_with_plain_hooks(engine: Engine):
     asked = {"kind": "position-swap", "ports": ["enc-self-0.*.v", "enc-self-0.2.k"], "episodes": {"arity": 2}}
-    plan = lower(RECIPE.validate_python(asked | COMMON), engine.shape)
-    assert compare_with_oracle(engine, plan, TWO_ARGUMENTS) == reads(plan) > 0
+    plan = lower(RECIPE.validate_python(asked | COMMON), names_in(engine.model.module)).plan
+    assert compare_with_oracle(engine, plan, TWO_ARGUMENTS) == reads(plan, engine) > 0
 
 
 SIZES = [
@@ -147,8 +174,10 @@ def test_models_of_other_sizes_agree_with_plain_hooks(config: ModelConfig, recip
     model = Transformer(config)
     initialise(model, torch.Generator().manual_seed(1))
     engine = make_engine(disturb(model).double().eval())
-    plan = lower(RECIPE.validate_python(recipe | {"measures": [{"name": "exact-match"}]}), engine.shape)
-    assert compare_with_oracle(engine, plan, EPISODES) == reads(plan) > 0
+    plan = lower(
+        RECIPE.validate_python(recipe | {"measures": [{"name": "exact-match"}]}), names_in(engine.model.module)
+    ).plan
+    assert compare_with_oracle(engine, plan, EPISODES) == reads(plan, engine) > 0
 
 
 @torch.no_grad()
@@ -158,11 +187,11 @@ def test_keys_of_two_layers_are_swapped_independently(engine: Engine):
     found = {}
     for ports in (["dec-cross-0.0.k", "dec-cross-1.0.k"], ["dec-cross-1.0.k"]):
         recipe = {"kind": "position-swap", "ports": ports, "episodes": {"arity": 2}, "tensors": "dec-cross-1.0.k"}
-        plan = lower(RECIPE.validate_python(recipe | {"measures": [{"name": "exact-match"}]}), engine.shape)
-        assert compare_with_oracle(engine, plan, episodes) == reads(plan) > 0
-        (found[len(ports)],) = [
-            v for _, condition, v in session(engine, plan, episodes).results() if condition == "after"
-        ]
-    key = "dec.1.cross_attn.k"
+        plan = lower(
+            RECIPE.validate_python(recipe | {"measures": [{"name": "exact-match"}]}), names_in(engine.model.module)
+        ).plan
+        assert compare_with_oracle(engine, plan, episodes) == reads(plan, engine) > 0
+        (found[len(ports)],) = [one.values for one in session(engine, plan, episodes) if one.run.condition == "after"]
+    key = Site(Node("dec-cross", 1, 0), "k")
     torch.testing.assert_close(found[2][key], found[1][key], rtol=0, atol=1e-12)
-    assert not torch.equal(found[2]["logits"], found[1]["logits"])
+    assert not torch.equal(found[2][LOGITS], found[1][LOGITS])

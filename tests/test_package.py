@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import venv
@@ -43,9 +44,10 @@ def test_the_wheel_works_away_from_the_checkout(wheel: Path, tmp_path: Path):
         "from steer.commands import app; app(sys.argv[1:])"
     )
     python = tmp_path / "env" / "bin" / "python"
+    env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}  # which may lead to the checkout
     for arguments in (["eval", "--checkpoint", "tiny", "--split", "validation"], ["validate", "swap_index"], ["ls"]):
         done = subprocess.run(
-            [python, "-c", run, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
+            [python, "-c", run, *arguments], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stderr
     assert (tmp_path / "results" / "eval-tiny" / "result.json").exists()

@@ -11,26 +11,27 @@ import jsonschema
 import pytest
 import yaml
 from conftest import GOOD
-from tokens import RECIPE, ROLES
+from rig import NAMES, named
+from tokens import RECIPE
 
-from steer.anatomy.names import Node, Shape
-from steer.anatomy.resolve import LoweringError
-from steer.base.errors import ConfigError, SteerError
+from steer.anatomy.nodes import Node
+from steer.base.errors import ConfigError, KeyedError, SteerError
 from steer.base.shipped import RECIPES, recipe_files
-from steer.plan.plan import Rebuild
-from steer.plan.text import describe_plan
+from steer.engine.schedule import make_schedule
+from steer.engine.text import describe_plan
+from steer.models.plain.layout import PlainSteps
+from steer.plan.plan import Rebuilt
 from steer.recipe.load import load_recipe
 from steer.recipe.lower import lower
 from steer.recipe.schema import Recipe
 from steer.tasks.compositional.selection import Episodes, select
 
-SHAPE = Shape(2, 2, 8, role_words=ROLES)
-CAST = Shape(2, 2, 8, (("output", (Node("dec-cross", 1, 4),)), ("primitive-pairing", (Node("enc-self", 1, 2),))), ROLES)
+CAST = named(2, 2, 8, {"output": (Node("dec-cross", 1, 4),), "primitive-pairing": (Node("enc-self", 1, 2),)})
 
 
 def faults(path: Path) -> tuple[str, ...]:
     with pytest.raises(ConfigError) as caught:
-        load_recipe(str(path)).plan(SHAPE)
+        load_recipe(str(path)).lower(NAMES)
     return caught.value.faults
 
 
@@ -117,7 +118,7 @@ def test_bad_recipes_are_answered(recipe_file, change: tuple[str, str], says: st
     assert text != GOOD
     path = recipe_file(text)
     with pytest.raises(ConfigError, match=says) as caught:
-        load_recipe(str(path)).plan(SHAPE)
+        load_recipe(str(path)).lower(NAMES)
     assert all(str(path) in fault for fault in caught.value.faults)
 
 
@@ -165,9 +166,8 @@ measures: [{name: exact-match}]
 
 def test_a_glob_means_those_that_feed_the_target():
     text = "kind: ablate-only-one\ntarget: dec-cross-1.3.q\nsources: [dec-*]\nmeasures: [{name: exact-match}]\n"
-    shape = Shape(3, 3, 4)
-    plan = lower(RECIPE.validate_python(yaml.safe_load(text)), shape)
-    swept = {run.condition for run in plan.runs} - {"everything ablated"}
+    plan = lower(RECIPE.validate_python(yaml.safe_load(text)), named(3, 3, 4)).plan
+    swept = {run.condition for run in plan.runs} - {"nothing ablated", "everything ablated"}
     fed = {f"dec-{what}.{head}" for what in ("self-0", "cross-0", "self-1") for head in range(4)}
     assert swept == fed | {"dec-mlp-0"}
 
@@ -180,15 +180,16 @@ def by_role(path: Path) -> bool:
 @pytest.mark.parametrize("path", [*filter(by_role, recipe_files())], ids=lambda path: path.stem)
 def test_shipped_recipes_fit_deeper_models(path: Path):
     """Whatever the layer that a role is found in."""
-    roles = (
-        ("output", (Node("dec-cross", 2, 1), Node("dec-cross", 1, 3))), ("rhs-scanner", (Node("dec-cross", 1, 0),)),
-        ("primitive-pairing", (Node("enc-self", 2, 1),)), ("question-broadcast", (Node("enc-self", 1, 2),)),
-        ("function-retrieval", (Node("enc-self", 2, 3),)),
-    )  # fmt: skip
-    shape = Shape(3, 3, 4, roles, ROLES)
-    told = json.dumps(describe_plan(path.stem, lower(load_recipe(str(path)).recipe, shape), shape))
+    roles = {
+        "output": (Node("dec-cross", 2, 1), Node("dec-cross", 1, 3)), "rhs-scanner": (Node("dec-cross", 1, 0),),
+        "primitive-pairing": (Node("enc-self", 2, 1),), "question-broadcast": (Node("enc-self", 1, 2),),
+        "function-retrieval": (Node("enc-self", 2, 3),),
+    }  # fmt: skip
+    names = named(3, 3, 4, roles)
+    plan = lower(load_recipe(str(path)).recipe, names).plan
+    told = json.dumps(describe_plan(path.stem, make_schedule(plan, names.layout, PlainSteps(3, 3))))
     recipe = path.read_text().partition("kind:")[2]
-    for role, players in roles:
+    for role, players in roles.items():
         if f"${role}" in recipe and "ov-alignment" not in recipe:  # which reads what all heads read
             assert str(players[0]) in told
 
@@ -207,22 +208,26 @@ def test_shipped_recipes_fit_deeper_models(path: Path):
 def test_a_role_that_nobody_plays_is_no_intervention(text: str, key: str):
     """It would give clean numbers under another name."""
     recipe = RECIPE.validate_python(yaml.safe_load(text + "\nmeasures: [{name: exact-match}]"))
-    with pytest.raises(LoweringError, match=f"{key}: no head of this checkpoint plays these roles"):
+    with pytest.raises(KeyedError, match=f"{key}: no head of this checkpoint plays these roles"):
         lower(recipe, CAST)
 
 
 def test_measures_of_roles_that_nobody_plays_are_no_measures():
     recipe = {"kind": "ablate-set", "nodes": "enc-self-0.0"}
     measures = [{"name": "attention-pattern", "heads": "$function-retrieval:any"}]
-    with pytest.raises(LoweringError, match="measures: no head"):
+    with pytest.raises(KeyedError, match="measures: no head"):
         lower(RECIPE.validate_python(recipe | {"measures": measures}), CAST)
+    beside = [{"name": "exact-match"}, *measures]  # of those there are, perhaps none
+    assert [
+        str(site) for site in lower(RECIPE.validate_python(recipe | {"measures": beside}), CAST).plan.runs[0].reads
+    ] == ["logits"]
 
 
 @pytest.mark.parametrize("port", ["z", "out"])
 def test_a_frozen_write_cannot_be_edited_as_well(port: str):
     recipe = {"kind": "ablate-set", "nodes": "enc-self-0.0", "freeze": f"enc-self-0.0.{port}"}
-    with pytest.raises(LoweringError, match="frozen and edited"):
-        lower(RECIPE.validate_python(recipe | {"measures": [{"name": "exact-match"}]}), SHAPE)
+    with pytest.raises(KeyedError, match="frozen and edited"):
+        lower(RECIPE.validate_python(recipe | {"measures": [{"name": "exact-match"}]}), NAMES)
 
 
 def test_attention_is_not_held_to_an_answer_of_another_length():
@@ -231,7 +236,7 @@ def test_attention_is_not_held_to_an_answer_of_another_length():
         "sets": [{"name": "one", "sites": "$output.z"}],
         "measures": [{"name": "attention-mass", "heads": "$output", "against": "counterfactual"}],
     }  # fmt: skip
-    with pytest.raises(LoweringError, match="another length"):
+    with pytest.raises(KeyedError, match="another length"):
         lower(RECIPE.validate_python(recipe), CAST)
 
 
@@ -247,18 +252,19 @@ def test_a_counterfactual_answer_is_the_models_own(recipe_file):
 
 
 def test_a_sweep_is_one_run_a_source_between_the_two_ends():
-    plan = lower(load_recipe("keep_one_k").recipe, CAST)
-    assert plan.clean_condition == "nothing ablated"
-    assert [run.condition for run in plan.runs] == ["everything ablated", *map(str, SHAPE.expand_nodes("enc-self-*.*"))]
+    plan = lower(load_recipe("keep_one_k").recipe, CAST).plan
+    swept = [f"enc-self-{layer}.{head}" for layer in (0, 1) for head in range(8)]
+    assert [run.condition for run in plan.runs] == ["nothing ablated", "everything ablated", *swept]
     assert plan.forwards == 1 + 1 + 16
-    assert {(run.start, run.stop) for run in plan.runs} == {("dec.1.cross_attn.attend", "dec.1.cross_attn.mix")}
+    passes = make_schedule(plan, CAST.layout, PlainSteps(2, 2)).passes
+    assert {(one.start, one.stop) for one in passes} == {("dec.1.cross_attn.attend", "dec.1.cross_attn.mix")}
 
 
 def test_a_chain_of_n_links_takes_n_plus_one_forwards():
-    plan = lower(load_recipe("chain_k").recipe, CAST)
+    plan = lower(load_recipe("chain_k").recipe, CAST).plan
     one = [run for run in plan.runs if run.name.startswith("enc-self-0.3 ")]
     assert 1 + len(one) == 2 + 1
-    assert [type(edit) for run in one for edit in run.edits if isinstance(edit, Rebuild)] == [Rebuild, Rebuild]
+    assert [sum(isinstance(edit.value, Rebuilt) for edit in run.edits) for run in one] == [1, 1]
     assert one[0].condition is None
     assert one[1].condition == "enc-self-0.3"
 

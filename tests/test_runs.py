@@ -10,7 +10,7 @@ import pytest
 from conftest import GOOD
 
 from steer.base.shipped import RECIPES, recipe_files, recipe_names
-from steer.plan.text import shape_of
+from steer.models.names import names_of
 from steer.recipe.load import gather, load_recipe
 from steer.results.files import read_result, to_json
 
@@ -99,8 +99,8 @@ def test_every_shipped_recipe_runs_with_every_ablation(steer, cast: Path, tmp_pa
     done = steer("run", recipe, *changes, "--out", tmp_path, "--json")
     assert done.exit_code == 0, done.stderr
     told = json.loads(done.stdout)
-    plan = load_recipe(recipe).plan(shape_of(str(cast)))
-    conditions = {plan.clean_condition, *(run.condition for run in plan.runs if run.condition)}
+    lowered = load_recipe(recipe).lower(names_of(str(cast)))
+    conditions = {lowered.clean, *lowered.plan.conditions}
     details = told["details"]
     for found in (told["rows"], details):
         assert not found or {one["condition"] for one in found} == conditions

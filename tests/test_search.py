@@ -14,21 +14,24 @@ import pytest
 import torch
 from handmade import ANSWER, add_output, chain, checkpoint, copier, empty
 from handmade import episodes as simple
-from tokens import TASK, VOCABULARY, answers, collate
+from tokens import TASK, VOCABULARY, answers
 
-from steer.anatomy.names import Node, Shape, Site
+from steer.anatomy.nodes import Node, Site
 from steer.discover.lab import Lab
 from steer.discover.prune import judge, prune
 from steer.discover.roles import Score, role_scores
 from steer.discover.search import BestRoles, discover
 from steer.discover.trace import Question
-from steer.engine.engine import Part
-from steer.plan.plan import Rebuild, Run
+from steer.models.plain.config import ModelConfig
+from steer.models.plain.layout import plain_layout
+from steer.models.plain.model import PlainModel
+from steer.models.protocol import Batch, Reading
+from steer.plan.plan import Mean, Rebuilt, Run
 from steer.results.tally import Tally, bootstrap_weights
 from steer.tasks.compositional.episode import Episode
 
 COUNT = 100
-SHAPE = Shape(2, 1, 2)
+LAYOUT = plain_layout(ModelConfig(encoder_layers=2, decoder_layers=1, heads=2))
 UNSURE = np.where(np.arange(COUNT) % 2, 0.65, -0.35)  # 0.15 on average, from 0.05 to 0.25
 Kept = frozenset[str]
 Made = Callable[[Kept], object]  # a number, or one for each episode
@@ -38,7 +41,7 @@ class MadeUp(Lab):
     """A lab without a model: `value` of the components that are kept, of those that there are."""
 
     def __init__(self, value: Made, components: Iterable[Node | str]) -> None:
-        self.shape, self.value, self.components = SHAPE, value, frozenset(map(str, components))
+        self.layout, self.value, self.components = LAYOUT, value, frozenset(map(str, components))
         self.episodes, self.seed, self.task = simple(COUNT, (1, 1)), 0, TASK
         self.weights = bootstrap_weights(COUNT, 0, 400)
 
@@ -56,9 +59,10 @@ class MadeUp(Lab):
     def left(self, run: Run) -> Kept:
         """What a run keeps, by the meaning of its edits."""
         edits = list(run.edits)
-        if len(edits) == 1 and isinstance(edits[0], Rebuild):
-            changed = frozenset(str(node) for node, _ in edits[0].changes)
-            return changed if edits[0].base == "ablated" else self.components - changed
+        if len(edits) == 1 and isinstance(edits[0].value, Rebuilt):
+            value = edits[0].value
+            changed = frozenset(str(node) for node, _ in value.changes)
+            return changed if isinstance(value.rest, Mean) else self.components - changed
         return self.components - {str(edit.site.node) for edit in edits}
 
 
@@ -66,14 +70,14 @@ class MadeUp(Lab):
 
 
 PORT = Site(Node("dec-cross", 0, 0), "k")
-SOURCES = SHAPE.sources(PORT)
+SOURCES = LAYOUT.sources(PORT)
 A, B, C, D = (f"enc-self-{layer}.{head}" for layer in (0, 1) for head in (0, 1))
 TOK, POS = "enc.tok", "enc.pos"
 
 
 def asked(value: Made, threshold: float = 0.1):
     lab = MadeUp(value, [*SOURCES, "beside"])  # beside: what reaches the head by other ports
-    question = Question(lab, (PORT,), lambda part, values: None, [Site(PORT.node, "pattern")], threshold)
+    question = Question(lab, (PORT,), lambda batch, values: None, [Site(PORT.node, "pattern")], threshold)
     edges, groups = question.answer()
     return {str(node): edge for node, edge in edges.items()}, groups
 
@@ -159,7 +163,7 @@ def test_a_port_is_asked_in_units_of_the_output_heads_own_scale(threshold: float
     nothing = Tally(COUNT, 1)
     nothing.counts[:] = 1
     ends = (lab.tally(lab.components), nothing)
-    question = Question(lab, (PORT,), lambda part, values: None, [Site(PORT.node, "pattern")], threshold, ends)
+    question = Question(lab, (PORT,), lambda batch, values: None, [Site(PORT.node, "pattern")], threshold, ends)
     edges, _ = question.answer()
     assert {str(node) for node in edges} == found
     assert all(edge.sufficiency.value == pytest.approx(0.02) for edge in edges.values())
@@ -168,7 +172,7 @@ def test_a_port_is_asked_in_units_of_the_output_heads_own_scale(threshold: float
 # Whole circuits
 
 
-HEADS = SHAPE.all_heads
+HEADS = LAYOUT.heads
 NEED = {"enc-self-0.1", "enc-self-1.0", "dec-cross-0.0"}
 
 
@@ -267,23 +271,26 @@ LOOKS = {
 
 
 class Looking:
-    """An engine whose heads look where they are told to."""
+    """A lab (and its engine) whose heads look where they are told to."""
 
-    shape, task, vocabulary = Shape(1, 1, 2), TASK, VOCABULARY
+    task, pad = TASK, VOCABULARY.pad
 
-    def __init__(self, looks: dict[str, dict[int, int]]) -> None:
-        self.looks = looks
+    def __init__(self, looks: dict[str, dict[int, int]], examples: list[Episode]) -> None:
+        self.looks, self.model, self.episodes, self.engine = looks, PlainModel(empty(1), VOCABULARY), examples, self
+        self.layout = self.model.layout
+        self.batches = [self.model.encode(examples, list(range(len(examples))))]
 
-    def clean(self, part: Part, paths: Iterable[str]) -> dict[str, torch.Tensor]:
-        found = {}
-        for node in self.shape.all_heads:
-            path = Site(node, "pattern").path
-            size = part.prompt.shape[1] if node.kind == "enc-self" else part.output.shape[1]
-            pattern = found.setdefault(path, torch.zeros(len(part.rows), 2, size, part.prompt.shape[1]))
+    def reading(self, batch: Batch) -> Reading:
+        prompt, output = (batch.tokens[name].shape[1] for name in ("prompt", "answer"))
+        found: dict[str, torch.Tensor] = {}
+        for node in self.layout.heads:
+            hook = f"{node.kind[:3]}.0.{node.kind[4:]}_attn.pattern"
+            size = prompt if node.kind == "enc-self" else output
+            pattern = found.setdefault(hook, torch.zeros(len(batch.rows), 2, size, prompt))
             pattern[:, node.head, :, -1] = 0.1  # else at the end
             for place, at in self.looks.get(str(node), {}).items():
                 pattern[:, node.head, place, at] = 0.9
-        return found
+        return Reading(self.model, found)
 
 
 @pytest.mark.parametrize("role", LOOKS)
@@ -292,10 +299,8 @@ def test_a_head_scores_as_often_as_it_looks_where_its_role_says(role: str):
     kind = "dec-cross" if role in ("output", "rhs-scanner") else "enc-self"
     always, half = ({place: min(right) for place, right in wanted.items()} for _ in range(2))
     half[max(half)] = 3  # a bar is never right
-    engine = Looking({f"{kind}-0.0": always, f"{kind}-0.1": half})
-    batch = collate([EPISODE])
-    part = Part(0, [0], torch.from_numpy(batch.prompt), torch.from_numpy(batch.output))
-    found = {(str(s.head), s.role): s for s in role_scores(engine, [EPISODE], [part])}
+    lab = Looking({f"{kind}-0.0": always, f"{kind}-0.1": half}, [EPISODE])
+    found = {(str(s.head), s.role): s for s in role_scores(lab)}
     assert found[f"{kind}-0.0", role].value == 1.0
     assert found[f"{kind}-0.1", role].value == pytest.approx(1 - 1 / len(wanted))
     chance = np.mean([len(right) / 19 for right in wanted.values()])

@@ -14,7 +14,7 @@ from handmade import copier, episodes
 from scipy import stats
 from tokens import answers, checkpoint_of
 
-from steer.anatomy.names import Node, Shape
+from steer.anatomy.nodes import Node
 from steer.discover.attribution_patching import Opinions
 from steer.discover.lab import Lab
 from steer.discover.writers import logit_shares
@@ -22,6 +22,8 @@ from steer.experiments.accuracy import accuracy
 from steer.measures.alignment import Alignment
 from steer.measures.representation import exchanged, explained, of_one_layout, r_squared
 from steer.models.checkpoint import load_checkpoint
+from steer.models.plain.config import ModelConfig
+from steer.models.plain.layout import plain_layout
 from steer.results.intervals import wilson
 from steer.results.rows import Row
 from steer.results.tally import Tally, bootstrap_weights
@@ -382,8 +384,9 @@ def test_gradients_agree_by_size_whatever_their_signs():
 def test_a_share_that_never_varies_has_an_interval_without_width(monkeypatch: pytest.MonkeyPatch):
     """One component writes 30 % of the choice in every episode: the share is the same whichever are drawn."""
     lab, rng = Lab.__new__(Lab), np.random.default_rng(0)
-    lab.shape, lab.episodes, lab.weights = Shape(1, 1, 1), [None] * 50, bootstrap_weights(50, 0, 400)
-    writers = [node for node in lab.shape.writers if node.stack == "dec"]
+    lab.layout = plain_layout(ModelConfig(encoder_layers=1, decoder_layers=1, heads=1))
+    lab.episodes, lab.weights = [None] * 50, bootstrap_weights(50, 0, 400)
+    writers = [node for node in lab.layout.nodes if node.kind.startswith("dec")]
     whole, parts = rng.uniform(1, 9, (50, 1)), dict(zip(writers, (0.3, 0.5, 0.1, 0.1, 0.0), strict=False))
 
     def tally(node: Node) -> Tally:

@@ -7,17 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tokens import ROLES, answers, counterparts
+from rig import named
+from tokens import answers, counterparts
 
-from steer.anatomy.names import Node, Shape, Site
+from steer.anatomy.nodes import Node, Site
 from steer.base.dice import Dice
-from steer.base.errors import SteerError
+from steer.base.errors import KeyedError, SteerError
 from steer.experiments.api import build_recipe
 from steer.experiments.one import run_experiment
 from steer.models.checkpoint import load_checkpoint
-from steer.plan.plan import Counterpart, Put
-from steer.recipe.lower import LoweringError, lower
-from steer.recipe.steered import others
+from steer.plan.plan import COUNTERPART, Of
+from steer.recipe.kinds.steer import others
+from steer.recipe.lower import lower
 from steer.tasks.compositional.counterparts import VARIABLES, counterpart
 from steer.tasks.compositional.program import solve
 from steer.tasks.compositional.selection import select
@@ -25,9 +26,7 @@ from steer.tasks.compositional.splits import make_splits
 
 EPISODES = make_splits(0).test[:300]
 CHOOSING = [episode for episode in EPISODES if len(episode.question.arguments) == 2]
-CAST = Shape(
-    2, 2, 8, (("question-broadcast", (Node("enc-self", 0, 3),)), ("output", (Node("dec-cross", 1, 4),))), ROLES
-)
+CAST = named(2, 2, 8, {"question-broadcast": (Node("enc-self", 0, 3),), "output": (Node("dec-cross", 1, 4),)})
 RATES = [{"name": "exact-match", "decoding": "greedy", "against": a} for a in ("answer", "counterfactual", "neither")]
 STEER = {"kind": "steer", "variable": "index-in-question", "episodes": {"arity": 2, "count": 24}, "measures": RATES}
 
@@ -86,20 +85,21 @@ def test_exchanged_positions_are_the_position_swaps():
 
 def test_a_control_is_as_many_other_heads_of_the_same_blocks():
     sets = [{"name": "all", "sites": ["enc-self-0.3.z", "enc-self-1.1.z", "enc-self-1.2.z"]}]
-    plan = lower(steer_recipe(sets=sets, control="all").recipe, CAST)
-    named, control, ceiling = ({edit.site for edit in run.edits} for run in plan.runs)
+    plan = lower(steer_recipe(sets=sets, control="all").recipe, CAST).plan
+    runs = [run for run in plan.runs if run.edits and "greedy" not in run.name]
+    own, control, ceiling = ({edit.site for edit in run.edits} for run in runs)
     assert sorted((site.node.kind, site.node.layer, site.port) for site in control) == sorted(
-        (site.node.kind, site.node.layer, site.port) for site in named
+        (site.node.kind, site.node.layer, site.port) for site in own
     )
-    assert not {site.node for site in control} & {site.node for site in named}
+    assert not {site.node for site in control} & {site.node for site in own}
     assert [str(site) for site in ceiling] == ["enc.tok"]
-    assert all(isinstance(edit, Put) and isinstance(edit.value, Counterpart) for run in plan.runs for edit in run.edits)
+    assert all(edit.value == Of(COUNTERPART) for run in plan.runs for edit in run.edits)
 
 
 def test_another_seed_draws_another_control():
     def control(seed: int) -> tuple[str, ...]:
         recipe = steer_recipe(sets=[{"name": "one", "sites": "enc-self-0.3.z"}], control="one", seed=seed).recipe
-        (run,) = (run for run in lower(recipe, CAST).runs if run.condition == "control")
+        (run,) = (run for run in lower(recipe, CAST).plan.runs if run.name == "control")
         return tuple(str(edit.site) for edit in run.edits)
 
     drawn = [control(seed) for seed in range(40)]
@@ -128,7 +128,7 @@ def test_another_seed_draws_another_control():
 )
 def test_bad_steering_is_answered(keys, says: str):
     loaded = steer_recipe(**({"sets": [{"name": "one", "sites": "enc-self-0.1.v"}]} | keys))
-    with pytest.raises(LoweringError) as caught:
+    with pytest.raises(KeyedError) as caught:
         lower(loaded.recipe, CAST)
     assert says in str(caught.value)
 
@@ -190,9 +190,9 @@ def test_the_faults_of_sets_are_reported_with_the_others(steer, tmp_path: Path):
 
 
 def test_a_control_has_as_many_different_heads_as_its_set():
-    shape = Shape(2, 2, 8, (("rhs-scanner", (Node("dec-cross", 0, 0), Node("dec-cross", 0, 4))),), ROLES)
+    names = named(2, 2, 8, {"rhs-scanner": (Node("dec-cross", 0, 0), Node("dec-cross", 0, 4))})
     wanted = [Site(Node("dec-cross", 0, head), "z") for head in (0, 4)]
     for seed in range(60):
-        drawn = others(shape, wanted, Dice(seed, "control"))
+        drawn = others(names, wanted, Dice(seed, "control"))
         assert len(set(drawn)) == 2
         assert not set(drawn) & set(wanted)

@@ -22,6 +22,7 @@ from steer.measures.structure import Represented
 from steer.models.checkpoint import Checkpoint, Record, load_checkpoint
 from steer.models.plain.config import ModelConfig
 from steer.models.plain.transformer import Transformer
+from steer.models.protocol import Reading
 from steer.results.details import Histogram, Scatter
 from steer.results.files import read_result, to_json, write_result
 from steer.tasks.compositional.labels import labelled_tokens
@@ -99,16 +100,17 @@ def represented(copier: Checkpoint, make, tokens: str = "colours") -> Represente
     label, site = ("relative-index", "dec-cross-0.0.q") if tokens == "steps" else ("index-in-question", "enc.memory")
     measure = {"name": "r-squared", "site": site, "label": label, "tokens": tokens}
     recipe = build_recipe(kind="clean", measures=[measure]).recipe
-    engine = Engine(copier)
-    found = Represented(Setting(recipe, engine, EPISODES), recipe.measures[0])
-    for part in engine.parts(EPISODES, 15):
-        shape = (*(part.output if tokens == "steps" else part.prompt).shape, SIZE)
+    engine = Engine(copier.plain)
+    found = Represented(Setting(recipe, copier, EPISODES), recipe.measures[0])
+    for batch in engine.batches(EPISODES, 15):
+        shape = (*batch.tokens["answer" if tokens == "steps" else "prompt"].shape, SIZE)
         values = torch.full(shape, 1e6, dtype=torch.float64)  # what is not labelled must not be read
-        for n, row in enumerate(part.rows):
+        for n, row in enumerate(batch.rows):
             for place, kind in labelled_tokens(EPISODES[row], label, tokens):
                 values[n, place] = torch.from_numpy(make(row, kind))
         held = values[:, :, None] if tokens == "steps" else values
-        found.add(part, "clean", {found.site.path: held})
+        hook = "dec.0.cross_attn.q" if tokens == "steps" else "memory"
+        found.add(batch, "clean", Reading(engine.model, {hook: held}))
     return found
 
 

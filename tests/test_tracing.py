@@ -11,7 +11,7 @@ from small import TWO, checkpoint
 from test_search import two_outputs
 from tokens import ROLES
 
-from steer.anatomy.names import Node, Site
+from steer.anatomy.nodes import Node, Site
 from steer.discover import trace as tracing
 from steer.discover.interchange import interchange
 from steer.discover.keep import find_circuit
@@ -64,20 +64,19 @@ class Stub:
 def test_a_node_is_asked_along_the_strongest_chain_that_leads_to_it(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(tracing, "Question", Stub)
     monkeypatch.setattr(Stub, "asked", [], raising=False)
-    tracing.trace(Lab(copier(), episodes(4, (1, 1))), Node("dec-cross", 0, 0))
+    tracing.trace(Lab(chain(), episodes(4, (1, 1))), Node("dec-cross", 0, 0))
     assert [way for way in Stub.asked if way[0] == "enc-mlp-0"] == [("enc-mlp-0", "enc-self-1.0.v", "dec-cross-0.0.k")]
 
 
 def test_a_head_that_looks_is_no_output_head_even_where_it_is_needed(monkeypatch: pytest.MonkeyPatch):
     """It is part of the circuit, then, without the role: `$output` must not mean it."""
-    monkeypatch.setattr(
-        "steer.discover.search.prune", lambda lab, **given: Pruned([(4, 1.0)], list(lab.shape.all_heads))
-    )
+    monkeypatch.setattr("steer.discover.search.prune", lambda lab, **given: Pruned([(4, 1.0)], list(lab.layout.heads)))
     found = discover(two_outputs(0.05, 3.0), episodes(40, (1, 1), 1), episodes(40, (1, 1), 2), 40)
     assert found.roles["output"] == ("dec-cross-0.1",)
     roles = {member.node: member.role for member in found.members}
     assert (roles["dec-cross-0.0"], roles["dec-cross-0.1"]) == (None, "output")
     assert found.evidence.look_alikes == {"dec-cross-0.0": "output"}
+    assert found.evidence.check.smallest_circuit.faithfulness.value == 1.0  # nothing is outside: as the model itself
 
 
 @pytest.mark.parametrize("turn", [1, -1])

@@ -1,0 +1,120 @@
+"""The laws of the house: who may import whom, and what must load without torch. Read off the source, not off a run."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "docs"))
+import house  # noqa: E402
+
+# Imports against the order of the rooms that are there today, each with why. One that is gone must go from here too.
+EXCEPTIONS = {
+    ("measures", "recipe"): "measures are given the recipe's own entries; a measure's settings should be its own",
+}
+ALONE = {  # a library -> the one folder that may import it
+    "nnsight": "steer/engine/backends",
+    "matplotlib": "steer/drawing/figures",
+    "seaborn": "steer/drawing/figures",
+}
+WITHOUT_TORCH = (
+    "steer/base", "steer/anatomy", "steer/results", "steer/tasks", "steer/plan", "steer/recipe",
+    "steer/engine/schedule.py", "steer/engine/text.py", "steer/models/names.py",
+)  # fmt: skip
+COMMANDS = (["plan", "swap_index"], ["validate", "recipes"], ["schema"], ["ls"])
+
+
+def imported(file: Path) -> set[str]:
+    """The modules that a file imports, wherever in it."""
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}: a relative import, which the laws do not see"
+            found.add(node.module or "")
+    return found
+
+
+FILES = {file.relative_to(ROOT).as_posix(): imported(file) for file in sorted((ROOT / "steer").rglob("*.py"))}
+
+
+def test_every_folder_is_a_room():
+    rooms = {path.parent.name for path in (ROOT / "steer").glob("*/*.py")}
+    assert rooms == set(house.ROOMS)
+
+
+def test_rooms_import_only_rooms_above_them():
+    """But for the exceptions, all of which are still needed."""
+    wrong = house.upward(house.imports())
+    strays = {pair: places for pair, places in wrong.items() if pair not in EXCEPTIONS}
+    assert not strays, strays
+    over = set(EXCEPTIONS) - set(wrong)
+    assert not over, f"no exception is needed any more for {over}"
+
+
+def test_the_laws_see_an_import_that_breaks_them(tmp_path: Path):
+    for room, line in (("base", "from steer.engine.engine import Engine"), ("plan", "from steer import base")):
+        (tmp_path / "steer" / room).mkdir(parents=True)
+        (tmp_path / "steer" / room / "some.py").write_text(f"def late():\n    {line}\n")
+    found = house.imports(tmp_path / "steer")
+    assert found == {("base", "engine"): ["steer/base/some.py:2"], ("plan", "base"): ["steer/plan/some.py:2"]}
+    assert set(house.upward(found)) == {("base", "engine")}
+
+
+@pytest.mark.parametrize("library", ALONE)
+def test_a_library_is_imported_in_one_place_only(library: str):
+    users = {file for file, modules in FILES.items() if any(name.split(".")[0] == library for name in modules)}
+    assert users
+    assert not {file for file in users if not file.startswith(f"{ALONE[library]}/")}
+
+
+def modules(place: str) -> list[str]:
+    files = [file for file in FILES if file == place or file.startswith(f"{place}/")]
+    assert files, place
+    return [file.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for file in files]
+
+
+def started(program: str, *arguments: str) -> str:
+    """What a fresh process says that is free of all that this one has loaded."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", program, *arguments]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_names_tasks_plans_and_recipes_load_without_torch():
+    """All in one process: the first module after which torch is there is the one to blame."""
+    program = (
+        "import importlib, sys\n"
+        "for name in sys.argv[1:]:\n"
+        "    importlib.import_module(name)\n"
+        "    heavy = {'torch', 'nnsight', 'matplotlib'} & set(sys.modules)\n"
+        "    assert not heavy, f'{name} loads {heavy}'\n"
+        "print(len(sys.argv) - 1)"
+    )
+    names = [name for place in WITHOUT_TORCH for name in modules(place)]
+    assert int(started(program, *names)) == len(names) > 40
+
+
+def test_what_a_recipe_means_is_told_without_torch():
+    """All commands in one process, each with something to say."""
+    program = (
+        "import json, sys\n"
+        "from typer.testing import CliRunner\n"
+        "from steer.commands import app\n"
+        "for arguments in json.loads(sys.argv[1]):\n"
+        "    done = CliRunner().invoke(app, arguments)\n"
+        "    assert done.exit_code == 0 and done.stdout.strip(), (arguments, done.output, done.exception)\n"
+        "    heavy = {'torch', 'nnsight', 'matplotlib'} & set(sys.modules)\n"
+        "    assert not heavy, f'{arguments} loads {heavy}'\n"
+    )
+    started(program, json.dumps(COMMANDS))
