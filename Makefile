@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo setup check test test-long mutants bench wheel clean
+.PHONY: demo setup check test test-long mutants house bench wheel clean
 
 demo: $(READY)
 	@echo "running recipes/swap_index.yaml on the shipped model (under a minute)"
@@ -32,6 +32,9 @@ test-long: $(READY)
 
 mutants: $(READY)
 	$(BIN)/python tests/mutants/plant.py --jobs 2
+
+house: $(READY)
+	$(BIN)/python docs/house.py
 
 bench: $(READY)
 	@echo "training steps, three sweeps, growth and memory: about four minutes on two free cores"
