@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
 import torch
 from oracle import direct_sources, hooked_forward, position_means
-from rig import COMMON, EPISODES, LOGITS, MORE, NAMES, make_engine, session
+from rig import COMMON, EPISODES, LOGITS, MORE, NAMES, TWO_ARGUMENTS, make_engine, session
 from tokens import PAD_ID, RECIPE, SOS_ID
 from torch import Tensor
 
@@ -21,6 +22,7 @@ from steer.models.plain.transformer import State, Transformer
 from steer.models.protocol import Batch
 from steer.plan.plan import CLEAN, Edit, Mean, Of, Plan, Rebuilt, Resampled, Run, Zero, make_plan
 from steer.recipe.lower import lower
+from steer.tasks.compositional.counterparts import counterpart
 
 STEPS = PlainSteps(2, 2)
 Z = "enc.0.self_attn.z"
@@ -116,7 +118,17 @@ def test_edits_compose_and_reads_see_them(engine: Engine):
     run = Run("two", tuple(Edit(site, Zero()) for site in reads[:2]), reads, "two")
     clean, edited = forced(session(engine, make_plan(Run(CLEAN, (), reads, "clean"), [run])))
     assert all((edited.values[site] == 0).all() for site in reads[:2])
-    assert torch.equal(edited.values[reads[2]], clean.values[reads[2]])
+    assert torch.equal(edited.values.hooks[Z][:, :, 3:], clean.values.hooks[Z][:, :, 3:])  # all other heads
+
+
+@torch.no_grad()
+def test_edits_at_one_site_apply_in_order(engine: Engine):
+    site = Site(Node("enc-self", 0, 1), "z")
+    for values in ((Zero(), Of(CLEAN)), (Of(CLEAN), Zero())):
+        run = Run("two", tuple(Edit(site, value) for value in values), (site,), "two")
+        clean, edited = forced(session(engine, make_plan(Run(CLEAN, (), (site,), "clean"), [run])))
+        wanted = clean.values[site] if values[-1] == Of(CLEAN) else torch.zeros_like(clean.values[site])
+        assert torch.equal(edited.values[site], wanted)
 
 
 @torch.no_grad()
@@ -161,6 +173,15 @@ def test_means_count_real_tokens_only(engine: Engine, over: str):
             torch.testing.assert_close(table, position_means(value, real), rtol=0, atol=1e-12)
         else:
             torch.testing.assert_close(table[0, 0], value[real].mean(0), rtol=0, atol=1e-12)
+
+
+@torch.no_grad()
+def test_means_are_of_the_batches_that_are_asked_for(engine: Engine):
+    """Whatever list they come in, and whatever was asked before."""
+    for batch in engine.batches(EPISODES, 2):
+        wanted = engine.hooks(batch, [Z])[Z][batch.real["prompt"]].mean(0)
+        found = engine.means([Z], [batch]).table(Z, "token")[0, 0]
+        torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
 
 
 @torch.no_grad()
@@ -218,14 +239,24 @@ def test_gradients_flow_through_sites(paper_model: Transformer):
         torch.testing.assert_close(slope, (gradient * direction).sum(), rtol=1e-6, atol=1e-8)
 
 
-def test_an_error_in_a_pass_looks_like_a_bug_and_names_the_place(engine: Engine):
+def test_an_error_in_a_pass_looks_like_a_bug_and_names_run_and_place(engine: Engine):
     site = Site(Node("enc-self", 0, 1), "z")
     mine = session(engine, make_plan(Run(CLEAN), [Run("broken", (Edit(site, Zero()),), (LOGITS,), "broken")]))
     worlds = mine.worlds(mine.batches[0])
     worlds._whole[Zero(), Z] = torch.zeros(3, 3)
-    with torch.no_grad(), pytest.raises(PassError, match=r"failed at enc\.0\.self_attn\.z"):
+    with torch.no_grad(), pytest.raises(PassError, match=r"run 'broken': .* failed at enc\.0\.self_attn\.z"):
         mine.run(mine.plan.runs[1], worlds)
     assert engine.clean(mine.batches[0], [LOGITS])[LOGITS].isfinite().all()  # and the model is still usable
+
+
+def test_progress_ends_with_the_last_pass(engine: Engine):
+    told: list[float] = []
+    plan = plan_of(MORE[3] | COMMON)
+    found = list(Session(engine, plan, Inputs(EPISODES, size=4), told.append))
+    assert len(found) == 3 * len(plan.conditions)
+    assert told == sorted(told)
+    assert told[-1] == 1
+    assert len({*told}) == 3 * plan.forwards
 
 
 def test_writers_have_hooks():
@@ -278,3 +309,33 @@ def test_other_episodes_make_room(engine: Engine):
     assert engine.store.held == engine.hooks(two, ["logits"])["logits"].nbytes
     engine.hooks(two, ["enc.0.self_attn.scores"], keep=True)  # too much beside what is kept of the same episodes
     assert list(engine.store.kept(two)) == ["logits"]
+
+
+BOTH = [{"name": "exact-match"}, {"name": "exact-match", "decoding": "greedy"}]
+NAMED = [
+    {"kind": "steer", "variable": "argument", "sets": [{"name": "NAME", "sites": "enc-self-0.0.z"}]},
+    {"kind": "steer", "variable": "index-in-question", "by": "positions",
+     "sets": [{"name": "NAME", "sites": "enc-self-0.0.v"}]},
+    {"kind": "compare", "ablation": {"reference": "train"}, "conditions": [
+        {"name": "NAME", "ablate": "enc-self-0.0"}, {"name": "NAME, greedy", "ablate": "dec-self-0.*"},
+    ]},
+]  # fmt: skip
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ("recipe", "name"),
+    [(recipe, name) for recipe in NAMED for name in ("clean", "counterpart", "reference")][:-3]
+    + [(NAMED[-1], name) for name in ("counterpart", "reference")],  # "clean" is a comparison's own
+    ids=lambda one: one if isinstance(one, str) else one["kind"],
+)
+def test_a_condition_may_have_the_name_of_a_world_or_of_another_run(engine: Engine, recipe: dict, name: str):
+    pairs = [(episode, counterpart(episode, recipe.get("variable", "argument"))) for episode in TWO_ARGUMENTS]
+    episodes, twins = zip(*(pair for pair in pairs if pair[1]), strict=True)
+    text, found = json.dumps(recipe | {"episodes": {"arity": 2}, "measures": BOTH}), []
+    for words in (text.replace("NAME, greedy", "two").replace("NAME", "one"), text.replace("NAME", name)):
+        mine = session(engine, plan_of(json.loads(words)), episodes, twins, EPISODES)
+        found.append([one.written if one.written is not None else one.values[LOGITS] for one in mine])
+    assert len(found[0]) == 6  # three conditions, fed and free
+    assert all(torch.equal(one, two) for one, two in zip(*found, strict=True))
+    assert not any(torch.equal(found[0][one], found[0][two]) for one, two in ((0, 1), (0, 2), (1, 2)))

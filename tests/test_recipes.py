@@ -252,7 +252,10 @@ def test_a_counterfactual_answer_is_the_models_own(recipe_file):
 
 
 def test_a_sweep_is_one_run_a_source_between_the_two_ends():
-    plan = lower(load_recipe("keep_one_k").recipe, CAST).plan
+    found = lower(load_recipe("keep_one_k").recipe, CAST)
+    plan = found.plan
+    assert found.clean == plan.runs[0].condition
+    assert [run for run in plan.runs if not run.edits] == [plan.runs[0]]
     swept = [f"enc-self-{layer}.{head}" for layer in (0, 1) for head in range(8)]
     assert [run.condition for run in plan.runs] == ["nothing ablated", "everything ablated", *swept]
     assert plan.forwards == 1 + 1 + 16

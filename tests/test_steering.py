@@ -87,6 +87,7 @@ def test_a_control_is_as_many_other_heads_of_the_same_blocks():
     sets = [{"name": "all", "sites": ["enc-self-0.3.z", "enc-self-1.1.z", "enc-self-1.2.z"]}]
     plan = lower(steer_recipe(sets=sets, control="all").recipe, CAST).plan
     runs = [run for run in plan.runs if run.edits and "greedy" not in run.name]
+    assert [run.edits for run in plan.runs if "greedy" in run.name and run.edits] == [run.edits for run in runs]
     own, control, ceiling = ({edit.site for edit in run.edits} for run in runs)
     assert sorted((site.node.kind, site.node.layer, site.port) for site in control) == sorted(
         (site.node.kind, site.node.layer, site.port) for site in own

@@ -141,7 +141,7 @@ class Engine:
             found = self.backend.run(state, one.start, one.stop, changes, [*reads, *streams], self.order)
         except PassError as error:
             raise PassError(f"run {one.run.name!r}: {error}") from error
-        if one.run.condition is None:
+        if one.run.is_record:
             worlds.runs[one.run.name] = found
         return Reading(self.model, found, one.run.reads)
 

@@ -61,11 +61,9 @@ class Schedule:
     @cached_property
     def needs(self) -> frozenset[Need]:
         """All that the passes draw on in worlds that are not edited, and what is read there."""
-        edited = {one.run.name for one in self.passes}
-        found = {need for one in self.passes for need in _needs(one, self) if need.world not in edited}
-        read = {
-            Need(run.input, self.steps.hook(s)) for run in self.plan.runs if run.name not in edited for s in run.reads
-        }
+        records = {one.run.name for one in self.passes if one.run.is_record}
+        found = {need for one in self.passes for need in _needs(one, self) if need.world not in records}
+        read = {Need(run.input, self.steps.hook(s)) for run in self.plan.runs if not run.edits for s in run.reads}
         return frozenset(found | read)
 
     def of(self, world: str, mean: bool = False) -> list[str]:

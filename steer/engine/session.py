@@ -104,12 +104,12 @@ class Session:
     def run(self, run: Run, worlds: Worlds) -> Reading:
         """One run on a batch, given the runs before it."""
         if run.edits:
-            return self.engine.take(self._passes[run.name], worlds, worlds.runs[CLEAN])
+            return self.engine.take(self._passes[run], worlds, worlds.runs[CLEAN])
         return Reading(self.engine.model, worlds.runs[run.input], run.reads)  # nothing is edited: its world as it is
 
     @cached_property
-    def _passes(self) -> dict[str, Pass]:
-        return {one.run.name: one for one in self.schedule.passes}
+    def _passes(self) -> dict[Run, Pass]:
+        return {one.run: one for one in self.schedule.passes}
 
     def worlds(self, batch: Batch, known: Hooks | None = None) -> Worlds:
         """The runs without edits on a batch, and the means."""

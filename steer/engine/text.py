@@ -9,8 +9,8 @@ from steer.plan.plan import Greedy, Run
 
 
 def describe_plan(name: str, schedule: Schedule) -> dict[str, Any]:
-    passes = {one.run.name: one for one in schedule.passes}
-    runs = [_run(run, passes.get(run.name), schedule) for run in schedule.plan.runs]
+    passes = {one.run: one for one in schedule.passes}
+    runs = [_run(run, passes.get(run), schedule) for run in schedule.plan.runs]
     return {"name": name, "forwards": schedule.plan.forwards, "runs": runs}
 
 

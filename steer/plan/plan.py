@@ -141,6 +141,11 @@ class Run:
     decoding: Forced | Greedy = Forced()
     input: str = CLEAN  # the world whose tokens go in
 
+    @property
+    def is_record(self) -> bool:
+        """May `Of` name it? A condition's name is its author's: it may be any, also that of a world."""
+        return self.condition is None and bool(self.edits)
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -209,7 +214,7 @@ def written_greedily(run: Run, logits: Site, longest: int) -> Run:
 
 def runs_behind(plan: Plan, run: Run) -> list[Run]:
     """The earlier runs whose records a run draws on, in order, and itself."""
-    by_name = {one.name: one for one in plan.runs if one.edits}
+    by_name = {one.name: one for one in plan.runs if one.is_record}
     wanted, found = [run], []  # type: tuple[list[Run], list[Run]]
     while wanted:
         one = wanted.pop()
