@@ -4,7 +4,8 @@
     python tests/pinned.py compare FILE [CHECKPOINT]...
 
 A change that should leave all numbers alone is held to a file that was recorded before it. Recipes that a checkpoint
-cannot run (a role that no head plays) are recorded with their faults.
+cannot run (a role that no head plays) are recorded with their faults. `pinned.json.gz` was recorded before the code was
+moved into rooms; what R² gives by chance is left out, because it is counted in another way since.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from steer.recipe.load import load_recipe
 from steer.results.rows import Row
 
 EPISODES, TOLERANCE = 100, 1e-9
-NUMBERS = ("value", "low", "high", "null")
-OLD = {"head": "of", "null": "chance", "episodes": "examples"}  # a field of the file -> a row's
+NUMBERS = ("value", "low", "high")
+OLD = {"head": "of", "episodes": "examples"}  # a field of the file -> a row's
 LABELS = ("condition", "measure", "head", "against", "decoding", "position", "tokens", "counted", "episodes", "warning")
 Found = dict[str, list[dict[str, Any]] | str]
 
@@ -49,7 +50,7 @@ def _plain(row: Row) -> dict[str, Any]:
     """A row as files have it that were recorded from rows of format 1."""
     fields = {key: getattr(row, OLD.get(key, key)) for key in (*LABELS, *NUMBERS)}
     place = "all" if row.position is None else str(row.position)
-    left_out = [key for key in ("null", "tokens", "warning") if not fields[key] and fields[key] != 0]
+    left_out = [key for key in ("tokens", "warning") if not fields[key] and fields[key] != 0]
     return {key: value for key, value in (fields | {"position": place}).items() if key not in left_out}
 
 
