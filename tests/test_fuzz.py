@@ -100,7 +100,7 @@ def answered(arguments: list[str]) -> None:
     for word in (
         "Traceback",
         "[Errno",
-        ": unexpected ",
+        "a bug of steer's",
         "maximum recursion",
         "object has no",
     ):  # Python's words, not ours

@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from steer.base.errors import SteerError
+from steer.base.log import is_debugging, start_debugging, traceback_of
 from steer.base.version import __version__
 from steer.commands.ask import ask
 from steer.commands.attend import attend
@@ -57,6 +58,8 @@ class Group(TyperGroup):
         try:
             return super().invoke(ctx)
         except SteerError as error:
+            if is_debugging():
+                typer.echo(traceback_of(error), err=True)
             for fault in error.faults:
                 typer.echo(f"error: {fault}", err=True)
             raise typer.Exit(2) from error
@@ -110,8 +113,12 @@ def steer(
     version: Annotated[
         bool, typer.Option("--version", callback=show_version, is_eager=True, help="Print the version.")
     ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Log what is done, and show the traceback of every error.")
+    ] = False,
 ) -> None:
-    pass
+    if debug:
+        start_debugging()
 
 
 for command in (

@@ -46,6 +46,8 @@ def run(
     else:
         typer.echo(_summary(outcomes) if len(outcomes) > 1 else _text(outcomes[0]))
     for outcome in outcomes:
+        if outcome.traceback:
+            typer.echo(outcome.traceback, err=True)
         for fault in outcome.faults:
             typer.echo(f"error: {fault}", err=True)
         warn(*(f"{outcome.name}: {reason}" for reason in outcome.undrawn))

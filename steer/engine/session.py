@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from steer.base.errors import KeyedError
+from steer.base.log import LOG
 from steer.engine.engine import BATCH, Engine
 from steer.engine.schedule import Pass, Schedule, make_schedule
 from steer.engine.store import Values
@@ -55,6 +56,11 @@ class Session:
         self.schedule: Schedule = make_schedule(plan, engine.layout, engine.steps, engine.order)
         self.batches = engine.batches(inputs.examples, inputs.size)
         self._check()
+        LOG.debug("%d examples in %d batches, %d runs", len(inputs.examples), len(self.batches), len(plan.runs))
+        for one in self.schedule.passes:
+            LOG.debug(
+                "pass %r: from %s to %s, %d edits", one.run.name, one.start, one.stop or "the end", len(one.edits)
+            )
         with torch.no_grad():
             self._clean_pass()
 

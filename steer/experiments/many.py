@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from steer.base.errors import ConfigError, SteerError, keyed
 from steer.base.files import check_folder, is_there
+from steer.base.log import BUG, LOG, is_debugging, traceback_of
 from steer.experiments.processes import TRIES, in_processes
 from steer.recipe.load import Loaded, gather, load_recipe
 from steer.recipe.schema import Recipe
@@ -45,6 +46,7 @@ class Outcome:
     unchanged: bool = False
     faults: tuple[str, ...] = ()
     undrawn: tuple[str, ...] = ()  # pictures that failed, and why; the numbers are there
+    traceback: str = ""  # of an internal error; with --debug, of any
 
     def to_json(self) -> Json:
         if self.result is None:
@@ -116,10 +118,11 @@ def run_one(path: Path, job: Job, tell: Callable[[float], None] = lambda done: N
     try:
         return _run(path, job, tell)
     except SteerError as error:
-        faults = error.faults
+        faults, traceback = error.faults, traceback_of(error) if is_debugging() else ""
     except Exception as error:  # an internal error must not stop the other recipes
-        faults = (f"unexpected {type(error).__name__}: {error}",)
-    return Outcome(path.stem, faults=tuple(f if str(path) in f else f"{path}: {f}" for f in faults))
+        faults, traceback = (f"{type(error).__name__}: {error} ({BUG})",), traceback_of(error)
+    placed = tuple(fault if str(path) in fault else f"{path}: {fault}" for fault in faults)
+    return Outcome(path.stem, faults=placed, traceback=traceback)
 
 
 def _run(path: Path, job: Job, tell: Callable[[float], None]) -> Outcome:
@@ -151,6 +154,7 @@ def run_loaded(
     content = experiment.experiment_hash(loaded.recipe, checkpoint)
     result = None if force else saved_result(folder, content)
     unchanged = result is not None
+    LOG.debug("%s: %s", folder, "known already" if unchanged else "to be computed")
     if result is None:
         result = experiment.run_experiment(loaded, checkpoint, tell, engine)
     worded = reworded(result.provenance, loaded.recipe)

@@ -13,8 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
+from multiprocessing.resource_tracker import ensure_running
 from threading import Thread
 from typing import Any, TypeVar
+
+from steer.base.log import follow_debugging
 
 TRIES = 2
 Given = TypeVar("Given")
@@ -73,6 +76,7 @@ class Worker:
 @contextmanager
 def undisturbed() -> Iterator[None]:
     """Processes that are started here never hear Ctrl-C: it reaches the parent too, which then ends them."""
+    ensure_running()  # the first start of Python's own helper process would unblock it again
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -82,6 +86,7 @@ def undisturbed() -> Iterator[None]:
 
 def serve(work: Callable[[Any], Any], pipe: Connection) -> None:
     Thread(target=end_with_parent, daemon=True).start()
+    follow_debugging()
     with suppress(EOFError, OSError):
         while True:
             pipe.send(work(pipe.recv()))

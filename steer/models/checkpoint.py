@@ -20,6 +20,7 @@ from torch import Tensor
 from steer.anatomy.names import Names
 from steer.base.errors import CheckpointError
 from steer.base.files import open_file, write_atomically
+from steer.base.log import LOG
 from steer.base.shipped import RECORD, locate
 from steer.models.decoding import answers
 from steer.models.header import read_header
@@ -96,6 +97,7 @@ def load_checkpoint(
         raise CheckpointError(f"{path}: these are not the weights that {RECORD} describes (their SHA-256 differs)")
     model.load_state_dict(tensors)
     model.requires_grad_(False)
+    LOG.debug("%s: weights %s, %s on %s", folder, record.weights_sha256[:12], dtype, device)
     known = read_circuit(folder, record.weights_sha256) if circuit else None
     make_names(record, known, folder)  # a head that is not there is named now
     return Checkpoint(model.to(device=device, dtype=dtype), record, folder.resolve().name, known)
