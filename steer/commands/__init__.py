@@ -27,6 +27,7 @@ from steer.commands.eval import evaluate
 from steer.commands.ls import ls
 from steer.commands.migrate import migrate
 from steer.commands.plan import plan, schema, validate
+from steer.commands.renumber import renumber
 from steer.commands.reproduce import reproduce
 from steer.commands.run import run
 from steer.commands.train import train
@@ -137,6 +138,7 @@ for command in (
     migrate,
     episodes,
     train,
+    renumber,
 ):
     app.command()(command)
 app.command("eval")(evaluate)

@@ -45,4 +45,6 @@ def attend(
     if json:
         typer.echo(dumps(asdict(pattern) | {"picture": picture and str(picture)}, indent=1))
         return
+    if loaded.record.numbering:
+        typer.echo(loaded.record.numbering)
     typer.echo(pattern_text(pattern) + (f"\n\npicture: {picture}" if picture else ""))

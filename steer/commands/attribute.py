@@ -103,7 +103,8 @@ def _text(page: Page, token: str) -> str:
     from steer.drawing.tables import interval, make_table, number, render
 
     parts: list[Table | str] = [
-        f"{page.component} of {page.checkpoint}, {page.examples:,} test episodes (95 % intervals)"
+        f"{page.component} of {page.checkpoint}, {page.examples:,} test episodes (95 % intervals)",
+        *filter(None, (page.numbering,)),
     ]
     for measure, title in TITLES.items():
         rows = [row for row in page.rows if row.measure == measure]

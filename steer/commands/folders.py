@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from steer.base.errors import SteerError
+from steer.base.files import check_folder
 from steer.base.shipped import is_shipped, locate
 
 
@@ -17,3 +19,10 @@ def results_folder(verb: str, checkpoint: str, *more: str, within: Path = Path("
     folder = locate(checkpoint)
     own = () if is_shipped(folder) else (read_record(folder).weights_sha256[:8],)
     return within / "-".join((verb, folder.resolve().name, *own, *more))
+
+
+def check_empty(folder: Path) -> None:
+    """A checkpoint is written into a folder of its own, never over another one."""
+    check_folder(folder)
+    if folder.is_dir() and any(folder.iterdir()):
+        raise SteerError(f"{folder} is not empty: give the name of a new folder")

@@ -78,7 +78,7 @@ def discover(
     members = members_of(choosing, roles, writers, edges, direct, pruned.core)
     circuit = Circuit(
         task=checkpoint.task.name,
-        checkpoint=Described(name=checkpoint.name, sha256=checkpoint.record.weights_sha256),
+        checkpoint=Described(**vars(checkpoint.weights)),
         roles=heads_in_role(checkpoint.task.roles, members, edges, {str(head): shares[head].value for head in writers}),
         members=tuple(members),
         edges=tuple(edges),

@@ -30,7 +30,7 @@ def describe(circuit: Circuit, paths: bool = True) -> str:
     parts: list[Table | str] = [
         f"{name}: {counted}, searched on {evidence.searched_on}, threshold {evidence.threshold}",
         f"traced from {', '.join(evidence.traced_from)}, {READ_BY[evidence.read_by]}",
-        "", "roles", pairs(_roles(circuit, evidence)), "",
+        *filter(None, (circuit.checkpoint.numbering,)), "", "roles", pairs(_roles(circuit, evidence)), "",
     ]  # fmt: skip
     if evidence.check is None:
         parts += ["the task is not done: nothing to check"]

@@ -82,7 +82,8 @@ def result_text(name: str, result: Result, pictures: Sequence[Path], known: bool
     if origin.examples < origin.wanted:
         fit += f" (all that fit; {origin.wanted:,} asked for)"
     state = "already known" if known else f"{origin.seconds:.1f} s"
-    parts: list[Table | str] = [f"{name} on {origin.checkpoint.name}, {fit}: {result.folder} ({state})", ""]
+    parts: list[Table | str] = [f"{name} on {origin.checkpoint.name}, {fit}: {result.folder} ({state})"]
+    parts += [*filter(None, (origin.checkpoint.numbering,)), ""]
     parts += [row_table(result.rows, "positions" in origin.figures), ""] if result.rows else []
     parts += [f"ablated: {origin.ablation}"] if origin.ablation else []
     parts += [f"edited in {condition!r}: {', '.join(sites)}" for condition, sites in _edited(result).items()]

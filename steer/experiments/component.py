@@ -40,6 +40,7 @@ class Page:
     rows: list[Row]
     alignment: Histogram | None = None
     left_out: list[str] = field(default_factory=list)
+    numbering: str = ""  # whose numbers heads have, if they were renumbered
 
 
 @torch.no_grad()
@@ -62,7 +63,7 @@ def component_page(checkpoint: Checkpoint, node: Node, episodes: Sequence[Exampl
     page = Page(str(node), checkpoint.name, len(episodes), [r for t in tallies.values() for r in t.table(weights)])
     if crossing:
         page.alignment = aligned.histogram("clean", str(node))
-    page.left_out = _left_out(node, layout)
+    page.left_out, page.numbering = _left_out(node, layout), checkpoint.record.numbering
     return page
 
 

@@ -26,7 +26,7 @@ from steer.plan.plan import Plan
 from steer.recipe.load import Loaded
 from steer.recipe.predicted import changed_variable, counterparts
 from steer.recipe.schema import OWN, Recipe, Steer
-from steer.results.provenance import Provenance, Weights
+from steer.results.provenance import Provenance
 from steer.results.result import Result, content_hash
 from steer.tasks.task import Example
 
@@ -123,8 +123,7 @@ def describe(loaded: Loaded, checkpoint: Checkpoint, plan: Plan, inputs: Inputs)
         if run.condition and run.edits
     }
     return Provenance(
-        loaded.name, Weights(checkpoint.name, checkpoint.record.weights_sha256), len(inputs.examples),
-        recipe.episodes.count,
+        loaded.name, checkpoint.weights, len(inputs.examples), recipe.episodes.count,
         recipe.kind, recipe.description, recipe.figure,
         shown=recipe.sets[-1].name if isinstance(recipe, Steer) else "",
         hash=experiment_hash(recipe, checkpoint), recipe=recipe.model_dump(mode="json"), changes=tuple(loaded.changes),

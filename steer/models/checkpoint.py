@@ -32,6 +32,7 @@ from steer.models.record import Record, read_record
 from steer.models.scoring import Scoring
 from steer.models.vocabulary import Vocabulary
 from steer.results.circuit import Circuit, read_circuit
+from steer.results.provenance import Weights
 from steer.tasks import TASKS
 from steer.tasks.task import Example, Task
 
@@ -67,6 +68,11 @@ class Checkpoint:
         return Vocabulary(self.record.vocabulary)
 
     @property
+    def weights(self) -> Weights:
+        """Which weights these are, as results say it."""
+        return Weights(self.name, self.record.weights_sha256, self.record.numbering)
+
+    @property
     def device(self) -> torch.device:
         return self.model.unembed.weight.device
 
@@ -93,7 +99,7 @@ def load_checkpoint(
         raise CheckpointError(f"{path}: cannot be read as safetensors ({error})") from error
     model = Transformer(record.config)
     check_tensors(tensors, model.state_dict(), str(path))
-    if hashlib.sha256(data).hexdigest() != record.weights_sha256:
+    if weights_hash(data) != record.weights_sha256:
         raise CheckpointError(f"{path}: these are not the weights that {RECORD} describes (their SHA-256 differs)")
     model.load_state_dict(tensors)
     model.requires_grad_(False)
@@ -145,10 +151,19 @@ def _compare(found: dict[str, str], expected: dict[str, str], place: str) -> Non
 
 def save_checkpoint(folder: Path, model: Transformer, record: Record) -> None:
     """Weights first, record last: until the record is replaced the old one still says what it said."""
-    data = save({name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()})
-    record = record.model_copy(update={"weights_sha256": hashlib.sha256(data).hexdigest()})
+    data = weights_data(model)
+    record = record.model_copy(update={"weights_sha256": weights_hash(data)})
     write_atomically(folder / WEIGHTS, data)
     write_atomically(folder / RECORD, record.model_dump_json(indent=1) + "\n")
+
+
+def weights_data(model: Transformer) -> bytes:
+    """The weights as a file holds them."""
+    return save({name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()})
+
+
+def weights_hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def _described(tensors: dict[str, Tensor]) -> dict[str, str]:

@@ -5,19 +5,31 @@ No torch here: a recipe is checked against the record alone. Sizes are bounded b
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from steer.base.errors import CheckpointError, SteerError
+from steer.base.errors import CheckpointError, SteerError, unknown
 from steer.base.files import read_text
 from steer.base.shipped import DEFAULT_TASK, RECORD
 from steer.base.version import __version__
 from steer.models.plain.config import ModelConfig
+from steer.models.plain.layout import plain_layout
 from steer.tasks import TASKS
 
 MAX_BYTES = 20_000_000
+
+
+class Renumbered(BaseModel):
+    """Heads have other numbers than they were trained with. (Protocol and history speak of the trained ones.)"""
+
+    model_config = ConfigDict(extra="forbid")
+
+    like: str  # whose numbers they have: "the paper's", "seed2's"
+    heads: dict[str, tuple[Annotated[int, Field(ge=0)], ...]]  # block -> the trained number of each head, in order
+    trained_sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]  # of the weights in the trained order
 
 
 class Record(BaseModel):
@@ -36,10 +48,16 @@ class Record(BaseModel):
     accuracy: dict[str, Any] | None = None  # exact match on the held-out episodes
     weights_sha256: Annotated[str, Field(pattern="^([0-9a-f]{64})?$")] = ""
     version: str = __version__
+    renumbered: Renumbered | None = None
 
     def model_post_init(self, context: Any) -> None:
         if not self.vocabulary and self.task in TASKS:
             self.vocabulary = TASKS[self.task].tokens
+
+    @property
+    def numbering(self) -> str:
+        """What a reader of head numbers must know; empty, where they are as trained."""
+        return "" if self.renumbered is None else f"heads renumbered like {self.renumbered.like}"
 
     @property
     def data_seed(self) -> int:
@@ -61,6 +79,7 @@ def read_record(folder: Path) -> Record:
         ]
         raise CheckpointError(*faults) from error
     _check_vocabulary(record, str(path))
+    _check_numbers(record, str(path))
     return record
 
 
@@ -77,3 +96,13 @@ def _check_vocabulary(record: Record, place: str) -> None:
         raise CheckpointError(
             f"{place}: vocabulary: {len(tokens)} tokens; config.vocabulary {record.config.vocabulary}"
         )
+
+
+def _check_numbers(record: Record, place: str) -> None:
+    """A renumbered block is one of the model's and has every head once."""
+    blocks = {str(replace(head, head=None)) for head in plain_layout(record.config).heads}
+    for block, heads in (record.renumbered.heads if record.renumbered else {}).items():
+        if block not in blocks:
+            raise CheckpointError(f"{place}: renumbered.heads: {unknown('block', block, sorted(blocks))}")
+        if sorted(heads) != list(range(record.config.heads)):
+            raise CheckpointError(f"{place}: renumbered.heads.{block}: not each of {record.config.heads} heads once")

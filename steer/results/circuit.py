@@ -30,6 +30,8 @@ class Described(Strict):
 
     name: str
     sha256: str
+    numbering: Annotated[str, Field(description="whose numbers the heads have, if they were renumbered")] = ""
+    searched: Annotated[str, Field(description="SHA-256 of the weights searched, if heads were renumbered since")] = ""
 
 
 class Member(Strict):

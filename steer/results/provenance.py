@@ -17,6 +17,7 @@ class Weights:
 
     name: str
     sha256: str = ""
+    numbering: str = ""  # whose numbers the heads have, if they were renumbered
 
 
 @dataclass(frozen=True)
