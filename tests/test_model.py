@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from rig import disturb
 from tokens import EOS_ID, PAD_ID, VOCABULARY, answers, collate, score_all
 from torch import Tensor, nn
 
@@ -14,7 +15,7 @@ from steer.models.checkpoint import load_checkpoint
 from steer.models.decoding import greedy
 from steer.models.plain.config import ModelConfig
 from steer.models.plain.dropout import Dropout, Source, share_source
-from steer.models.plain.transformer import Attention, Hook, Transformer, sinusoids
+from steer.models.plain.transformer import Attention, Hook, Transformer, initialise, sinusoids
 from steer.tasks.compositional.splits import make_splits
 
 EPISODES = make_splits(0).test
@@ -37,7 +38,7 @@ def stock(model: Transformer) -> nn.Transformer:
     """`torch.nn.Transformer` with the same weights."""
     c = model.config
     theirs = nn.Transformer(
-        c.d_model, c.heads, c.encoder_layers, c.decoder_layers, c.d_ff, activation="gelu", batch_first=True,
+        c.d_model, c.heads, c.encoder_layers, c.decoder_layers, c.d_ff, activation=c.activation, batch_first=True,
         norm_first=True, dropout=0.0,
     )  # fmt: skip
     for ours, layer in zip([*model.enc, *model.dec], [*theirs.encoder.layers, *theirs.decoder.layers], strict=True):
@@ -57,8 +58,13 @@ def stock(model: Transformer) -> nn.Transformer:
 
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")
 @torch.no_grad()
-def test_equals_the_stock_transformer(paper_model: Transformer):
-    model = paper_model.double()
+@pytest.mark.parametrize("activation", ["gelu", "relu"])
+def test_equals_the_stock_transformer(activation: str):
+    """With fewer tokens in answers than in prompts, too."""
+    config = ModelConfig(activation=activation, answers=11 if activation == "relu" else 0)
+    model = Transformer(config)
+    initialise(model, torch.Generator().manual_seed(0))
+    model = disturb(model).double().eval()
     theirs = stock(model).double().train()  # dropout is 0; eval would take the fused path
     prompt, output, _ = tensors(EPISODES[:16])
     padding = prompt == PAD_ID

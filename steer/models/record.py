@@ -92,6 +92,10 @@ def _check_vocabulary(record: Record, place: str) -> None:
     tokens = record.vocabulary
     if tokens[:3] != needed[:3] or not set(needed) <= set(tokens) or len(set(tokens)) < len(tokens):
         raise CheckpointError(f"{place}: was trained on another vocabulary: {' '.join(tokens):.200}")
+    said = tokens[: record.config.answer_tokens]
+    missing = [token for token in tokens if TASKS[record.task].counts(token) and token not in said]
+    if missing:
+        raise CheckpointError(f"{place}: config.answers: {len(said)} tokens, without {' '.join(missing):.200}")
     if len(tokens) != record.config.vocabulary:
         raise CheckpointError(
             f"{place}: vocabulary: {len(tokens)} tokens; config.vocabulary {record.config.vocabulary}"

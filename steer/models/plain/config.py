@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 from typing_extensions import Self
@@ -28,6 +28,13 @@ class ModelConfig:
     position_scale: Annotated[float, Field(gt=0, le=1_000)] = 1.0
     max_length: Size = 64
     vocabulary: Annotated[int, Field(ge=4, le=1_000_000)] = 20
+    answers: Annotated[int, Field(ge=0, le=1_000_000)] = 0  # tokens of answers: the first so many; 0: all of them
+    activation: Literal["gelu", "relu"] = "gelu"
+
+    @property
+    def answer_tokens(self) -> int:
+        """How many tokens the decoder reads and says."""
+        return self.answers or self.vocabulary
 
     @property
     def weights(self) -> int:
@@ -36,7 +43,9 @@ class ModelConfig:
         return self.encoder_layers * (attention + mlp) + self.decoder_layers * (2 * attention + mlp)
 
     @model_validator(mode="after")
-    def _of_a_size_that_fits(self) -> Self:
+    def _of_sizes_that_fit(self) -> Self:
+        if not 4 <= self.answer_tokens <= self.vocabulary:
+            raise ValueError(f"answers: {self.answers} tokens of {self.vocabulary}; from 4 to all of them (0)")
         if self.weights > MOST:
             raise ValueError(f"these sizes make {self.weights:,} weights; at most {MOST:,} are allowed")
         return self

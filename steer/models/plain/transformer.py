@@ -30,6 +30,7 @@ class Hook(nn.Module):
         return x
 
 
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": F.gelu, "relu": F.relu}
 NONE = torch.empty(0)  # what a state holds before it is computed
 
 
@@ -58,9 +59,9 @@ class Embedding(nn.Module):
 
     positions: Tensor
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, tokens: int) -> None:
         super().__init__()
-        self.table = nn.Embedding(config.vocabulary, config.d_model)
+        self.table = nn.Embedding(tokens, config.d_model)
         self.register_buffer("positions", sinusoids(config), persistent=False)
         self.tok, self.pos = Hook(), Hook()
         self.dropout = Dropout(config.dropout)
@@ -122,7 +123,7 @@ class MLP(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.silent = False
+        self.silent, self.activation = False, ACTIVATIONS[config.activation]
         self.ln = nn.LayerNorm(config.d_model)
         self.W_in = nn.Linear(config.d_model, config.d_ff)
         self.W_out = nn.Linear(config.d_ff, config.d_model)
@@ -141,7 +142,7 @@ class MLP(nn.Module):
 
     def of(self, stream: Tensor) -> Tensor:
         """What the block makes of a stream."""
-        return self.W_out(self.dropout(F.gelu(self.W_in(self.ln(stream)))))
+        return self.W_out(self.dropout(self.activation(self.W_in(self.ln(stream)))))
 
     def write(self, state: State) -> None:
         state.stream = self.post(state.stream + self.dropout(self.out(state.mlp)))
@@ -151,7 +152,8 @@ class Transformer(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
-        self.enc_embed, self.dec_embed = Embedding(config), Embedding(config)
+        self.enc_embed = Embedding(config, config.vocabulary)
+        self.dec_embed = Embedding(config, config.answer_tokens)
         self.enc = nn.ModuleList(
             nn.ModuleDict({"self_attn": Attention(config, padding), "mlp": MLP(config)})
             for _ in range(config.encoder_layers)
@@ -167,7 +169,7 @@ class Transformer(nn.Module):
             for _ in range(config.decoder_layers)
         )
         self.ln_enc, self.ln_dec = nn.LayerNorm(config.d_model), nn.LayerNorm(config.d_model)
-        self.unembed = nn.Linear(config.d_model, config.vocabulary)
+        self.unembed = nn.Linear(config.d_model, config.answer_tokens)
         self.memory, self.final, self.logits = Hook(), Hook(), Hook()
 
     def forward(self, prompt: Tensor, output: Tensor) -> Tensor:
