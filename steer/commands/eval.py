@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,43 +21,77 @@ from steer.commands.options import (
 )
 
 if TYPE_CHECKING:
+    from steer.models.checkpoint import Checkpoint
     from steer.results.evaluation import Evaluation, GroupScore
+    from steer.tasks.task import Example, Slice
 
 
 def evaluate(
     checkpoint: CheckpointOption = DEFAULT,
     split: SplitOption = "test",
+    episodes: Annotated[
+        Path | None, typer.Option(help="A folder of episode files instead of a split, where the task reads such.")
+    ] = None,
     out: OutOption = None,
     device: DeviceOption = "cpu",
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Exact match under greedy decoding: on questions that must be composed, then on a split by kind of question."""
-    from json import dumps
-
-    from steer.base.files import make_folder, write_atomically
     from steer.commands.folders import results_folder
-    from steer.commands.pictures import draw_or_warn
-    from steer.commands.progress import bar
-    from steer.experiments.accuracy import accuracy, strict
     from steer.models.checkpoint import load_checkpoint
     from steer.models.devices import check_device
-    from steer.results.evaluation import Evaluation
 
     check_device(device)
     loaded = load_checkpoint(checkpoint, device)
+    check_split(split, loaded.task)
+    shown = _shown_of_folder(loaded, episodes) if episodes else _shown_of_split(loaded, split)
+    own = (episodes.resolve().name,) if episodes else ()
+    _report(loaded, shown, out or results_folder("eval", checkpoint, *own), json, quiet)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a model is evaluated on."""
+
+    name: str
+    episodes: Sequence[Example]
+    trained: Sequence[Example] = ()  # what it was trained on, to tell what is new
+    slices: Mapping[str, Slice] = field(default_factory=dict)
+    folder: str = ""  # that they were read from; empty: a split of the task
+
+
+def _shown_of_folder(loaded: Checkpoint, folder: Path) -> Shown:
+    from steer.experiments.one import check_lengths
+
+    episodes = loaded.task.read(folder)
+    check_lengths(episodes, loaded)
+    return Shown(folder.resolve().name, episodes, folder=str(folder))
+
+
+def _shown_of_split(loaded: Checkpoint, split: str) -> Shown:
     task, seed = loaded.task, loaded.record.data_seed
-    check_split(split, task)
-    folder = out or results_folder("eval", checkpoint)
-    make_folder(folder)
     trained_on, *_, held_out = task.splits
-    episodes, trained = task.split(split, seed), () if split == trained_on else task.split(trained_on, seed)
+    trained = () if split == trained_on else task.split(trained_on, seed)
     slices = task.slices(seed) if split == held_out else {}
-    strictly = sum(len(part.examples) for part in slices.values())
-    with bar("evaluating", strictly + len(episodes), quiet, unit="episodes") as advance:
-        scores = strict(loaded, slices, lambda done: advance(done, ""))
-        result = accuracy(loaded, episodes, lambda done: advance(strictly + done, ""), trained)
-    report = Evaluation(loaded.name, split, tuple(scores), result, task.words.slices)
+    return Shown(split, task.split(split, seed), trained, slices)
+
+
+def _report(loaded: Checkpoint, shown: Shown, folder: Path, json: bool, quiet: bool) -> None:
+    from json import dumps
+
+    from steer.base.files import make_folder, write_atomically
+    from steer.commands.pictures import draw_or_warn
+    from steer.commands.progress import bar
+    from steer.experiments.accuracy import accuracy, strict
+    from steer.results.evaluation import Evaluation
+
+    make_folder(folder)
+    strictly = sum(len(part.examples) for part in shown.slices.values())
+    with bar("evaluating", strictly + len(shown.episodes), quiet, unit="episodes") as advance:
+        scores = strict(loaded, shown.slices, lambda done: advance(done, ""))
+        result = accuracy(loaded, shown.episodes, lambda done: advance(strictly + done, ""), shown.trained)
+    report = Evaluation(loaded.name, shown.name, tuple(scores), result, loaded.task.words.slices, shown.folder)
     text = dumps(report.to_json(), indent=1)
     write_atomically(folder / "result.json", text + "\n")
 
@@ -65,7 +101,7 @@ def evaluate(
     if json:
         typer.echo(text)
         return
-    typer.echo(_table(report, task.notes) + (f"\n\npicture: {picture}" if picture else ""))
+    typer.echo(_table(report, loaded.task.notes) + (f"\n\npicture: {picture}" if picture else ""))
 
 
 def _table(report: Evaluation, notes: Mapping[str, str]) -> str:
@@ -73,7 +109,7 @@ def _table(report: Evaluation, notes: Mapping[str, str]) -> str:
 
     groups, accuracy = report.accuracy.groups, report.accuracy
     lines = [(report.strict_title, "", "", ""), *map(_line, report.strict), ("",) * 4]
-    lines = [*(lines if report.strict else []), (f"the {report.split} split", "", "", ""), *map(_line, groups)]
+    lines = [*(lines if report.strict else []), (report.title, "", "", ""), *map(_line, groups)]
     below = [text for score in groups if score.group in notes for text in ("", f"{score.group}: {notes[score.group]}")]
     below += [f"token accuracy {accuracy.token_accuracy:.2%}, perplexity {accuracy.perplexity:.4g}"]
     titles = ("", "episodes", "exact match", "95 % interval")

@@ -43,12 +43,18 @@ class Evaluation:
     strict: tuple[GroupScore, ...]
     accuracy: Accuracy
     strict_title: str = ""  # what the slices are, in the task's words
+    folder: str = ""  # where the episodes were read from, if they are no split of the task
+
+    @property
+    def title(self) -> str:
+        return f"the episodes of {self.folder}" if self.folder else f"the {self.split} split"
 
     def to_json(self) -> Json:
         strict = [asdict(score) for score in self.strict]
         return {
             "checkpoint": self.checkpoint,
             "split": self.split,
+            **({"folder": self.folder} if self.folder else {}),
             "strict": strict,
             "strict_title": self.strict_title,
             **self.accuracy.to_json(),

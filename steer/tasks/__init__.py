@@ -8,7 +8,9 @@ from steer.base.registry import Registry
 from steer.base.shipped import DEFAULT_TASK
 from steer.tasks.task import Example, Task
 
-TASKS: Registry[Task] = Registry("steer.tasks", {"compositional": "steer.tasks.compositional.task:TASK"})
+TASKS: Registry[Task] = Registry(
+    "steer.tasks", {"compositional": "steer.tasks.compositional.task:TASK", "authors": "steer.tasks.authors.task:TASK"}
+)
 
 
 def solve(example: Example, task: str = DEFAULT_TASK) -> Any:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 from pydantic import Field
@@ -176,6 +177,10 @@ class TaskOf(ABC, Generic[E, S]):
     def parse(self, text: str) -> E:
         """An example as people type it, with its right answer."""
         raise PromptError(f"prompt: the task {self.name!r} reads no typed prompts")
+
+    def read(self, folder: Path) -> Sequence[Any]:
+        """The examples of a folder of files, as whoever made the task keeps them."""
+        raise SteerError(f"the task {self.name!r} reads no episode files")
 
     def describe(self, example: E) -> dict[str, Any]:
         """What there is to say about an example, as JSON."""

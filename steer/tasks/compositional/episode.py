@@ -7,9 +7,11 @@ reads it back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
+
+from typing_extensions import Self
 
 from steer.base.errors import PromptError, unknown
 from steer.tasks.compositional.vocabulary import BAR, COLOURS, EOS, EQUALS, SYMBOLS
@@ -76,6 +78,8 @@ class Episode:
     question: Call
     support: tuple[Item, ...]
     answer: tuple[str, ...] = ()
+    colours: ClassVar[tuple[str, ...]] = COLOURS  # the words that a typed prompt may hold
+    symbols: ClassVar[tuple[str, ...]] = SYMBOLS
 
     @property
     def items(self) -> tuple[tuple[str, ...], ...]:
@@ -98,7 +102,7 @@ class Episode:
     def has_two_arguments(self) -> bool:
         return len(self.question.arguments) == 2
 
-    def answering(self, answer: tuple[str, ...]) -> Episode:
+    def answering(self, answer: tuple[str, ...]) -> Self:
         return replace(self, answer=answer)
 
     @property
@@ -113,44 +117,55 @@ class Episode:
         return " ".join(self.prompt[:-1])
 
     @classmethod
-    def parse(cls, text: str) -> Episode:
+    def parse(cls, text: str) -> Self:
         """Read a prompt as people type it. The answer is left empty: Algorithm 1 (`task.program`) gives it."""
         tokens = text.replace(BAR, f" {BAR} ").replace(EQUALS, f" {EQUALS} ").split()
         tokens = tokens[:-1] if tokens and tokens[-1].upper() == EOS else tokens
         parts: list[list[str]] = [[]]
         for token in tokens:
-            parts.append([]) if token == BAR else parts[-1].append(_known(token))
+            parts.append([]) if token == BAR else parts[-1].append(cls._known(token))
         question, *support = parts
-        return cls(_call(question, "the question"), tuple(_item(part) for part in support))
+        return cls(cls._call(question, "the question"), tuple(cls._item(part) for part in support))
+
+    @classmethod
+    def _known(cls, token: str) -> str:
+        words = (*cls.colours, *cls.symbols)
+        names = {name.lower(): name for name in (EQUALS, *words)}
+        if token.lower() not in names:
+            raise PromptError(f"prompt: {unknown('token', token, words)}")
+        return names[token.lower()]
+
+    @classmethod
+    def _item(cls, part: list[str]) -> Item:
+        place = repr(" ".join(part))
+        if part.count(EQUALS) != 1:
+            raise PromptError(f"prompt: {place} needs exactly one '=', as in 'A = red' or 'A S B = blue red'")
+        cut = part.index(EQUALS)
+        left, right = cls._call(part[:cut], place), tuple(part[cut + 1 :])
+        if not right or not set(right) <= set(cls.colours):
+            colours = ", ".join(cls.colours)
+            raise PromptError(f"prompt: the right side of {place} must be one or more colours of {colours}")
+        return make_item(left, right)
+
+    @classmethod
+    def _call(cls, part: list[str], place: str) -> Call:
+        if not set(part) <= set(cls.symbols) or not 1 <= len(part) <= TWO_ARGUMENTS:
+            symbols = " ".join(cls.symbols)
+            raise PromptError(f"prompt: {place} must hold one to three symbols of {symbols}, as in 'A S B'")
+        return make_call(part)
 
 
-def _known(token: str) -> str:
-    if token == EQUALS:
-        return token
-    names = {name.lower(): name for name in (*COLOURS, *SYMBOLS)}
-    if token.lower() not in names:
-        raise PromptError(f"prompt: {unknown('token', token, (*COLOURS, *SYMBOLS))}")
-    return names[token.lower()]
+def make_call(words: Sequence[str]) -> Call:
+    """One to three words as a call: the function's stands second."""
+    if len(words) == 1:
+        return Call((words[0],))
+    return Call((words[0], *words[2:]), words[1])
 
 
-def _item(part: list[str]) -> Item:
-    place = repr(" ".join(part))
-    if part.count(EQUALS) != 1:
-        raise PromptError(f"prompt: {place} needs exactly one '=', as in 'A = red' or 'A S B = blue red'")
-    cut = part.index(EQUALS)
-    left, right = _call(part[:cut], place), tuple(part[cut + 1 :])
-    if not right or not set(right) <= set(COLOURS):
-        raise PromptError(f"prompt: the right side of {place} must be one or more colours of {', '.join(COLOURS)}")
+def make_item(left: Call, right: tuple[str, ...]) -> Item:
     if left.function is not None:
         return Demonstration(left, right)
     if len(right) > 1:
-        raise PromptError(f"prompt: a primitive has one colour, {place} has {len(right)}")
+        text = " ".join((*left.tokens, EQUALS, *right))
+        raise PromptError(f"prompt: a primitive has one colour, {text!r} has {len(right)}")
     return Primitive(left.arguments[0], right[0])
-
-
-def _call(part: list[str], place: str) -> Call:
-    if not set(part) <= set(SYMBOLS) or not 1 <= len(part) <= TWO_ARGUMENTS:
-        raise PromptError(f"prompt: {place} must hold one to three symbols of {' '.join(SYMBOLS)}, as in 'A S B'")
-    if len(part) == 1:
-        return Call((part[0],))
-    return Call((part[0], *part[2:]), part[1])

@@ -53,8 +53,12 @@ class Episodes(Selection):
 
 
 def select(wanted: Episodes, data_seed: int, variable: str | None = None) -> list[Episode]:
-    """The split's episodes that pass the filters (and in which a variable can be changed), as many as asked for."""
-    everything = _everything(wanted.split, data_seed)
+    """Those episodes of the split that a recipe means."""
+    return choose(wanted, _everything(wanted.split, data_seed), variable)
+
+
+def choose(wanted: Episodes, everything: Sequence[Episode], variable: str | None = None) -> list[Episode]:
+    """The episodes that pass the filters (and in which a variable can be changed), as many as asked for."""
     matching = [episode for episode in everything if _fits(episode, wanted)]
     if not matching:
         raise _no_match(wanted, everything)
@@ -74,7 +78,9 @@ def _no_match(wanted: Episodes, everything: Sequence[Episode]) -> KeyedError:
     """At the filter that nothing passes; at all of them, if only together they leave nothing."""
     filters = wanted.model_dump(exclude_defaults=True, exclude={"split", "count", "seed"})
     text = ", ".join(f"{key} {value}" for key, value in filters.items())
-    empty = [key for key, value in filters.items() if not any(_fits(e, Episodes(**{key: value})) for e in everything)]
+    empty = [
+        key for key, value in filters.items() if not any(_fits(e, type(wanted)(**{key: value})) for e in everything)
+    ]
     return KeyedError([(tuple(empty[:1]), f"0 of {len(everything):,} {wanted.split} episodes match: {text}")])
 
 

@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
-from typing import Literal, TypeAlias, overload
+from typing import Literal, TypeAlias, TypeVar, overload
 
 from steer.base.dice import Dice
 from steer.tasks.compositional.episode import Episode, Function, Primitive
 from steer.tasks.compositional.grammar import PAPER, Grammar, draw
 from steer.tasks.compositional.program import functions_of, primitives_of, understand
 
+T = TypeVar("T")
 SplitName: TypeAlias = Literal["train", "validation", "test"]
 SIZES: dict[SplitName, int] = {"train": 10_000, "validation": 500, "test": 2_000}
 Conjunction: TypeAlias = tuple[frozenset[Primitive], frozenset[Function]]
@@ -33,21 +34,21 @@ def conjunctions(episodes: Iterable[Episode]) -> frozenset[Conjunction]:
     return frozenset(map(conjunction, episodes))
 
 
-class Drawn(Sequence[Episode]):
+class Drawn(Sequence[T]):
     """So many episodes of a stream, each drawn when it is first asked for."""
 
-    def __init__(self, size: int, make: Callable[[], Episode]) -> None:
+    def __init__(self, size: int, make: Callable[[], T]) -> None:
         self._size, self._make = size, make
-        self._drawn: list[Episode] = []
+        self._drawn: list[T] = []
 
     def __len__(self) -> int:
         return self._size
 
     @overload
-    def __getitem__(self, place: int) -> Episode: ...
+    def __getitem__(self, place: int) -> T: ...
     @overload
-    def __getitem__(self, place: slice) -> tuple[Episode, ...]: ...
-    def __getitem__(self, place: int | slice) -> Episode | tuple[Episode, ...]:
+    def __getitem__(self, place: slice) -> tuple[T, ...]: ...
+    def __getitem__(self, place: int | slice) -> T | tuple[T, ...]:
         if isinstance(place, slice):
             return tuple(self[number] for number in range(self._size)[place])
         number = range(self._size)[place]  # raises beyond the end, counts from the end below zero
@@ -80,7 +81,9 @@ def make_splits(seed: int = 0, grammar: Grammar = PAPER) -> Splits:
     return splits
 
 
-def _drawn(name: SplitName, seed: int, grammar: Grammar, held_out: Callable[[], AbstractSet[Conjunction]]) -> Drawn:
+def _drawn(
+    name: SplitName, seed: int, grammar: Grammar, held_out: Callable[[], AbstractSet[Conjunction]]
+) -> Drawn[Episode]:
     """One set, outside of what is held out when its first episode is drawn."""
     dice, known = Dice(seed, name), cache(held_out)
     return Drawn(SIZES[name], lambda: draw_outside(known(), lambda: draw(grammar, dice)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from steer.base.errors import SteerError
 from steer.tasks.compositional import counterparts, evaluation
@@ -20,12 +20,12 @@ from steer.tasks.compositional.slices import SLICES, make_slice
 from steer.tasks.compositional.splits import make_splits
 from steer.tasks.compositional.steering import CARRIERS, EXCHANGE, HANDLES, INDEX, NEEDED
 from steer.tasks.compositional.vocabulary import COLOURS, TOKENS
-from steer.tasks.task import Example, Gaze, Place, Slice, TaskOf, Words
+from steer.tasks.task import Example, Gaze, Lesson, Place, Slice, TaskOf, Tokens, Words
 
 
 class Compositional(TaskOf[Episode, Episodes]):
     name = "compositional"
-    tokens = TOKENS
+    tokens: ClassVar[Tokens] = TOKENS
     longest_answer = PAPER.length[1]
     selection = Episodes
     roles = LOOKS
@@ -36,7 +36,7 @@ class Compositional(TaskOf[Episode, Episodes]):
     labels_text = "of assignments (A = red) whose symbol is asked about: A or red; or the decoder's steps"
     exchange, needed, handles, carriers = EXCHANGE, NEEDED, HANDLES, CARRIERS
     notes = evaluation.NOTES
-    lesson = CompositionalLesson
+    lesson: ClassVar[type[Lesson]] = CompositionalLesson
     words = Words(
         token="colour", tokens="colours", program="Algorithm 1", exchanged="the two arguments",
         choosing="two-argument questions", rival="the other argument", slices="questions that must be composed",

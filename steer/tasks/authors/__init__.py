@@ -1,0 +1,1 @@
+"""The task as the paper's authors write it: their words, prompts and episode files."""
