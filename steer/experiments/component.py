@@ -85,8 +85,8 @@ def _contribution(
 ) -> Tensor:
     """What a node writes into the logits of these tokens: B T."""
     layout = engine.layout
-    write, stream = values[layout.written(node)], values[layout.stream(layout.logits)]
-    return logit_attribution(engine.model, {"it": write}, stream, target, alternatives)["it"].double()
+    shares = logit_attribution(engine.model, {node: values[layout.written(node)]}, values, target, alternatives)
+    return shares[str(node)].double()
 
 
 def _add_contribution(scoring: Scoring, batch: Batch, share: Tensor, tallies: dict[str, Tally]) -> None:

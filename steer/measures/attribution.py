@@ -1,8 +1,9 @@
 """Which part of the decoder writes the right token's logit, and how a head's output meets the unembedding.
 
-The logit of a token is linear in the decoder's final stream once the final LayerNorm's scale is held at its clean
-value, so each component of the stream has its own share of it. Shares are of the right token's logit relative to
-the mean over its alternatives; with the constant part they sum to that number exactly.
+The logit of a token is linear in what was written once the scale of every norm behind it is held at its clean value
+(on most models that is the final norm alone), so each component has its own share of it.
+Shares are of the right token's logit relative to the mean over its alternatives; with the constant part they
+sum to that number exactly.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from steer.anatomy.nodes import Node
+from steer.anatomy.nodes import Node, Site
 from steer.models.protocol import Model
 
 Alternatives = Sequence[tuple[int, ...]]  # for each example, the tokens that a logit is held against
@@ -20,18 +21,18 @@ CONSTANT = "constant"  # biases: of attention outputs, of the final LayerNorm, o
 
 
 def logit_attribution(
-    model: Model, writes: Mapping[str, Tensor], stream: Tensor, target: Tensor, alternatives: Alternatives
+    model: Model,
+    writes: Mapping[Node, Tensor],
+    clean: Mapping[Site, Tensor],
+    target: Tensor,
+    alternatives: Alternatives,
 ) -> dict[str, Tensor]:
-    """Each component's share of the relative logit, B T, the final LayerNorm frozen at the scale of `stream`."""
-    norm = model.readout
-    scale = torch.sqrt(stream.var(-1, unbiased=False) + norm.eps)  # B T
-    difference = norm.rows[target] - mean_of(norm.rows, alternatives)  # B T D
-    direction = difference * norm.gain
-    direction = direction - direction.mean(-1, keepdim=True)  # LayerNorm takes the mean off
-    shares = {name: (write * direction).sum(-1) / scale for name, write in writes.items()}
-    biases = model.constant(model.layout.logits)
-    fixed = (biases * direction).sum(-1) / scale + difference @ norm.shift
-    shares[CONSTANT] = fixed + norm.bias[target] - mean_of(norm.bias, alternatives)
+    """Each node's share of the relative logit, B T, every norm behind it frozen at its scale in the clean run."""
+    readout = model.readout
+    difference = readout.rows[target] - mean_of(readout.rows, alternatives)  # B T D
+    found = model.directions(clean, difference)
+    shares = {str(node): (write * found.of[node]).sum(-1) for node, write in writes.items()}
+    shares[CONSTANT] = found.constant + readout.bias[target] - mean_of(readout.bias, alternatives)
     return shares
 
 

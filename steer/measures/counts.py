@@ -11,7 +11,6 @@ from steer.anatomy.nodes import Site
 from steer.measures.answers import exact_match, exact_tokens, token_accuracy
 from steer.measures.attention import attention_accuracy, attention_mass
 from steer.measures.attribution import CONSTANT, logit_attribution
-from steer.measures.measured import attribution_sites
 from steer.measures.setting import Setting, TallyBook
 from steer.models.protocol import Batch, Reading
 from steer.recipe.schema import AnswerMeasure, AttentionMeasure, AttributionMeasure
@@ -61,15 +60,18 @@ class Attribution(Counted):
         super().__init__(setting)
         self.measure = measure
         self.components = [str(node) for text in measure.components for node in setting.names.nodes(text)]
-        *self.writers, self.final = attribution_sites(setting.model.layout)
-        self.clean: dict[int, Tensor] = {}  # batch -> the clean run's final stream, whose scale the LayerNorm keeps
+        self.writers = [node for node in setting.model.layout.nodes if setting.model.layout.reaches_logits(node)]
+        self.clean: dict[int, dict[Site, Tensor]] = {}  # batch -> what the norms took their scale from in the clean run
 
     def add(self, batch: Batch, condition: str, values: Reading) -> None:
         target = self.setting.target(batch, "answer")
-        writes = {str(site.node): values[self.setting.model.layout.written(site.node)] for site in self.writers}
-        stream = self.clean.setdefault(batch.number, values[self.final])  # the clean condition comes first
+        layout = self.setting.model.layout
+        writes = {node: values[layout.written(node)] for node in self.writers}
+        if batch.number not in self.clean:  # the clean condition comes first
+            self.clean[batch.number] = {site: values[site] for site in layout.scales}
+        clean = self.clean[batch.number]
         alternatives, counted = self.setting.alternatives(batch), self.setting.scoring.counts(target)
-        shares = logit_attribution(self.setting.model, writes, stream, target, alternatives)
+        shares = logit_attribution(self.setting.model, writes, clean, target, alternatives)
         for component in dict.fromkeys((*self.components, CONSTANT)):
             labels = Labels(condition, self.measure.name, component, unit="logit")
             self.book.put(batch, self.positions, shares[component].double(), counted, False, labels)
