@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
+import torch
 from by_hand import (
     Condition,
     ablate,
@@ -21,6 +22,7 @@ from small import MIXED, TWO, listen, net_of, talker, trials, values
 from tokens import answers, score_all
 
 from steer.experiments.accuracy import accuracy, strict
+from steer.models.decoding import write_greedily
 from steer.results.evaluation import GroupScore
 from steer.tasks.compositional.slices import SLICES, make_slices
 from steer.tasks.compositional.splits import make_splits
@@ -166,3 +168,18 @@ def test_answers_of_a_model_are_cut_at_their_end():
     for said, trial in zip(answers(MODEL.model, some, batch=5), made, strict=True):
         written = say(trial, nothing)
         assert list(said) == (written[:-1] if "EOS" in written else written)
+
+
+def test_what_comes_after_the_end_is_padding():
+    """Three rows that close their answers at the first, second and no step: nothing is said after that."""
+    vocabulary = MODEL.vocabulary
+    red, blue = vocabulary.encode(("red", "blue"))
+    lines = [[vocabulary.end, red, red, blue], [blue, vocabulary.end, blue, red], [red, blue, red, blue]]
+
+    def next_logits(output: torch.Tensor) -> torch.Tensor:
+        told = torch.tensor([line[output.shape[1] - 1] for line in lines])
+        return torch.nn.functional.one_hot(told, len(vocabulary.tokens)).double()
+
+    said = write_greedily(torch.zeros(3, 1, dtype=torch.long), next_logits, vocabulary, longest=3)
+    pad = vocabulary.pad
+    assert said.tolist() == [[lines[0][0], pad, pad, pad], [*lines[1][:2], pad, pad], lines[2]]

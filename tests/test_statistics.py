@@ -371,7 +371,7 @@ def test_an_r_squared_lies_in_its_own_interval():
     """Drawing episodes anew adds noise, which lifts an R² near zero: the interval must still hold the number."""
     for seed in range(10):
         rng = np.random.default_rng(seed)
-        found = explained(rng.normal(size=(30, 4)), rng.integers(0, 2, 30), np.arange(30), seed)
+        found = explained(rng.normal(size=(200, 8)), rng.integers(0, 3, 200), np.arange(200), seed)
         assert found.low <= found.r2 <= found.high
 
 
