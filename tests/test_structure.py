@@ -17,8 +17,8 @@ from steer.drawing.figures.scatter import _numbers as scatter_numbers
 from steer.engine.engine import Engine
 from steer.experiments.api import build_recipe
 from steer.experiments.one import run_experiment
+from steer.measures.representation import Represented
 from steer.measures.setting import Setting
-from steer.measures.structure import Represented
 from steer.models.checkpoint import Checkpoint, Record, load_checkpoint
 from steer.models.plain.config import ModelConfig
 from steer.models.plain.transformer import Transformer
@@ -101,7 +101,7 @@ def represented(copier: Checkpoint, make, tokens: str = "colours") -> Represente
     measure = {"name": "r-squared", "site": site, "label": label, "tokens": tokens}
     recipe = build_recipe(kind="clean", measures=[measure]).recipe
     engine = Engine(copier.plain)
-    found = Represented(Setting(recipe, copier, EPISODES), recipe.measures[0])
+    found = Represented(Setting(copier, EPISODES, recipe.measures), recipe.measures[0])
     for batch in engine.batches(EPISODES, 15):
         shape = (*batch.tokens["answer" if tokens == "steps" else "prompt"].shape, SIZE)
         values = torch.full(shape, 1e6, dtype=torch.float64)  # what is not labelled must not be read

@@ -13,7 +13,7 @@ from steer.engine.engine import Engine
 from steer.engine.session import Found, Inputs, Session
 from steer.experiments.api import build_recipe
 from steer.experiments.attend import plain_numbers
-from steer.measures.structure import axis_tokens
+from steer.measures.pattern import axis_tokens
 from steer.models.checkpoint import Checkpoint
 from steer.recipe.lower import lower
 from steer.results.details import Pattern

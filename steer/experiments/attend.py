@@ -10,7 +10,7 @@ from torch import Tensor
 from steer.anatomy.nodes import Node, Site
 from steer.base.errors import SteerError
 from steer.engine.engine import Engine
-from steer.measures.structure import axis_tokens
+from steer.measures.pattern import axis_tokens
 from steer.models.checkpoint import Checkpoint
 from steer.results.details import Pattern
 from steer.tasks.task import Example

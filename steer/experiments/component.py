@@ -16,11 +16,10 @@ from torch import Tensor
 from steer.anatomy.layout import Layout
 from steer.anatomy.nodes import Node, Site
 from steer.engine.engine import Engine
-from steer.measures.alignment import Alignment
+from steer.measures.alignment import Alignment, add_alignment
 from steer.measures.attention import attention_accuracy
 from steer.measures.attribution import logit_attribution
-from steer.measures.measured import is_crossing
-from steer.measures.structure import add_alignment
+from steer.measures.measure import is_crossing
 from steer.models.checkpoint import Checkpoint
 from steer.models.protocol import Batch, Reading
 from steer.models.scoring import Scoring

@@ -24,14 +24,12 @@ from steer.models.checkpoint import Checkpoint
 from steer.models.protocol import Batch
 from steer.plan.plan import Plan
 from steer.recipe.load import Loaded
-from steer.recipe.predicted import changed_variable, counterparts
-from steer.recipe.schema import OWN, Recipe, Steer
+from steer.recipe.schema import OWN, Recipe
 from steer.results.provenance import Provenance
 from steer.results.result import Result, content_hash
 from steer.tasks.task import Example
 
 RESULT_REVISION = 3  # increase when a recipe's results may change: saved results are then computed again
-UNABLATED = ("clean", "steer", "position-swap")  # kinds of recipes that ablate nothing
 REFERENCE = 2_000  # episodes of another set that means are taken over, at most
 Tell = Callable[[float], None]
 
@@ -49,8 +47,10 @@ def _run(loaded: Loaded, checkpoint: Checkpoint, tell: Tell, engine: Engine) -> 
     lowered = loaded.lower(checkpoint.names)
     inputs = examples_of(recipe, checkpoint)
     warnings = place_warnings(lowered.plan, engine.batches(inputs.examples), engine.layout)
-    setting = Setting(recipe, checkpoint, inputs.examples, warnings)
-    collectors = Collectors(setting, lowered.numbers, lowered.clean, lowered.unmoved)
+    asked = any(measure.against != "answer" for measure in recipe.measures)
+    predicted = recipe.counterfactual(inputs.examples) if asked else ()
+    setting = Setting(checkpoint, inputs.examples, recipe.measures, recipe.seed, predicted, warnings)
+    collectors = Collectors(setting, lowered.numbers, lowered.clean, lowered.unmoved, lowered.plan.ends)
     sites = list(dict.fromkeys(site for name in recipe.tensors for site in checkpoint.names.sites(name)))
     saved: dict[str, list[tuple[list[int], Tensor]]] = {}
     for found in Session(engine, lowered.plan, inputs, tell):
@@ -72,9 +72,9 @@ def examples_of(recipe: Recipe, checkpoint: Checkpoint) -> Inputs:
     """The episodes that a recipe means, their counterparts, and those that ablation means are taken over."""
     check_task(recipe, checkpoint)
     with keyed("episodes"):
-        episodes = checkpoint.task.examples(recipe.episodes, checkpoint.record.data_seed, changed_variable(recipe))
+        episodes = checkpoint.task.examples(recipe.episodes, checkpoint.record.data_seed, recipe.changed_variable)
         check_lengths(episodes, checkpoint)
-    return Inputs(episodes, counterparts(episodes, recipe), reference_episodes(recipe, checkpoint))
+    return Inputs(episodes, recipe.counterparts(episodes), reference_episodes(recipe, checkpoint))
 
 
 def check_task(recipe: Recipe, checkpoint: Checkpoint) -> None:
@@ -125,10 +125,10 @@ def describe(loaded: Loaded, checkpoint: Checkpoint, plan: Plan, inputs: Inputs)
     return Provenance(
         loaded.name, checkpoint.weights, len(inputs.examples), recipe.episodes.count,
         recipe.kind, recipe.description, recipe.figure,
-        shown=recipe.sets[-1].name if isinstance(recipe, Steer) else "",
+        shown=recipe.shown,
         hash=experiment_hash(recipe, checkpoint), recipe=recipe.model_dump(mode="json"), changes=tuple(loaded.changes),
         edited={condition: tuple(sites) for condition, sites in edits.items()},
-        ablation="" if recipe.kind in UNABLATED else describe_ablation(recipe, len(inputs.reference)),
+        ablation=describe_ablation(recipe, len(inputs.reference)) if recipe.ablates else "",
         layer_norm="recomputed on edited streams",
         intervals="95 %, bootstrap over examples; Wilson where an example is one hit or miss",
         forwards=plan.forwards, device=str(weight.device), dtype=str(weight.dtype).removeprefix("torch."),

@@ -1,4 +1,4 @@
-"""Which part of the decoder writes the right token's logit, and how a head's output meets the unembedding.
+"""logit-attribution: which part of the decoder writes the right token's logit.
 
 The logit of a token is linear in the decoder's final stream once the final LayerNorm's scale is held at its clean
 value, so each component of the stream has its own share of it. Shares are of the right token's logit relative to
@@ -8,21 +8,82 @@ the mean over its alternatives; with the constant part they sum to that number e
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import torch
-from torch import Tensor
+from pydantic import Field
 
-from steer.anatomy.nodes import Node
-from steer.models.protocol import Model
+from steer.anatomy.keyed import KeyedNames
+from steer.anatomy.layout import Layout
+from steer.anatomy.named import Nodes
+from steer.anatomy.nodes import Node, Site
+from steer.base.errors import Key
+from steer.measures.measure import Measure, Reads, Sums, rows_of
+from steer.measures.setting import Counted, Setting
+from steer.results.rows import Labels
+from steer.tasks.task import Task
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from steer.models.protocol import Batch, Model, Reading
 
 Alternatives = Sequence[tuple[int, ...]]  # for each example, the tokens that a logit is held against
 CONSTANT = "constant"  # biases: of attention outputs, of the final LayerNorm, of the unembedding
+
+
+class AttributionMeasure(Measure):
+    """How much of the right token's logit (above the mean {token}'s) each decoder component writes."""
+
+    name: Literal["logit-attribution"]
+    components: Annotated[Nodes, Field(description="decoder heads, MLPs, embeddings; globs allowed")] = ("dec*",)
+    against: Literal["answer"] = "answer"
+
+    def reads(self, names: KeyedNames, task: Task, key: Key) -> Reads:
+        nodes = self._writers(names, (*key, "components"))
+        writes = tuple(map(names.layout.write, nodes))
+        return Reads(tuple(attribution_sites(names.layout)), writes, rows_of(self.name, nodes))
+
+    def _writers(self, names: KeyedNames, key: Key) -> list[Node]:
+        nodes = names.nodes(key, self.components)
+        for node in nodes:
+            if not names.layout.reaches_logits(node):
+                names.fault(key, f"{node}: only the decoder writes into the stream that the logits read", node)
+        return nodes
+
+    def sums(self, setting: Setting) -> Sums:
+        return Attribution(setting, self)
+
+
+class Attribution(Counted):
+    def __init__(self, setting: Setting, measure: AttributionMeasure) -> None:
+        super().__init__(setting)
+        self.measure = measure
+        self.components = [str(node) for text in measure.components for node in setting.names.nodes(text)]
+        *self.writers, self.final = attribution_sites(setting.model.layout)
+        self.clean: dict[int, Tensor] = {}  # batch -> the clean run's final stream, whose scale the LayerNorm keeps
+
+    def add(self, batch: Batch, condition: str, values: Reading) -> None:
+        target = self.setting.target(batch, "answer")
+        writes = {str(site.node): values[self.setting.model.layout.written(site.node)] for site in self.writers}
+        stream = self.clean.setdefault(batch.number, values[self.final])  # the clean condition comes first
+        alternatives, counted = self.setting.alternatives(batch), self.setting.scoring.counts(target)
+        shares = logit_attribution(self.setting.model, writes, stream, target, alternatives)
+        for component in dict.fromkeys((*self.components, CONSTANT)):
+            labels = Labels(condition, self.measure.name, component, unit="logit")
+            self.book.put(batch, self.positions, shares[component].double(), counted, False, labels)
+
+
+def attribution_sites(layout: Layout) -> list[Site]:
+    """What logit attribution reads: every write into the stream that the logits read, and that stream at its end."""
+    return [*(layout.write(node) for node in layout.nodes if layout.reaches_logits(node)), layout.stream(layout.logits)]
 
 
 def logit_attribution(
     model: Model, writes: Mapping[str, Tensor], stream: Tensor, target: Tensor, alternatives: Alternatives
 ) -> dict[str, Tensor]:
     """Each component's share of the relative logit, B T, the final LayerNorm frozen at the scale of `stream`."""
+    import torch
+
     norm = model.readout
     scale = torch.sqrt(stream.var(-1, unbiased=False) + norm.eps)  # B T
     difference = norm.rows[target] - mean_of(norm.rows, alternatives)  # B T D
@@ -37,16 +98,7 @@ def logit_attribution(
 
 def mean_of(table: Tensor, alternatives: Alternatives) -> Tensor:
     """The mean of each example's alternatives in a table of tokens: B 1 …"""
+    import torch
+
     means = {tokens: table[list(tokens)].mean(0) for tokens in set(alternatives)}
     return torch.stack([means[tokens] for tokens in alternatives])[:, None]
-
-
-def ov_alignment(model: Model, head: Node, memory: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-    """Inner products of what a head would copy from each prompt token with unembedding rows.
-
-    Gives N (with the token's own row) and N, V - 1 (with all other rows: the null), for N prompt tokens whose encoder
-    output is `memory` (N D).
-    """
-    products = model.copied(head, memory) @ model.readout.rows.T  # N V
-    own = torch.zeros_like(products, dtype=torch.bool).scatter_(1, tokens[:, None], True)
-    return products[own], products[~own].view(len(tokens), -1)
