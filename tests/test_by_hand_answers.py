@@ -87,7 +87,7 @@ def graded() -> list:
     found = []
     by_length: dict[int, int] = {}
     some = make_splits(0).test[:200]
-    for episode, said in zip(some, answers(MODEL.model, some), strict=True):
+    for episode, said in zip(some, answers(MODEL.transformer, some), strict=True):
         if 1 <= len(said) <= 5 and by_length.get(len(said), 0) < 5:
             number = by_length[len(said)] = by_length.get(len(said), 0) + 1
             other = next(colour for colour in COLOURS if colour != said[-1])
@@ -136,7 +136,7 @@ def test_evaluation_counts_the_same():
     told = [steps(trial.clean, e) for trial, e in zip(made, GRADED, strict=True)]
     exact = [all(line) for line in told]
     assert [say(trial, nothing) == [*e.answer, "EOS"] for trial, e in zip(made, GRADED, strict=True)] == exact
-    scores = score_all(MODEL.model, GRADED, batch=4)
+    scores = score_all(MODEL.transformer, GRADED, batch=4)
     assert scores.exact.tolist() == exact
     assert scores.token_hits.tolist() == [sum(line) for line in told]
     assert scores.tokens.tolist() == [len(line) for line in told]
@@ -165,7 +165,7 @@ def test_evaluation_counts_the_same():
 def test_answers_of_a_model_are_cut_at_their_end():
     some = make_splits(0).test[:12]
     made = trials(NET, some)
-    for said, trial in zip(answers(MODEL.model, some, batch=5), made, strict=True):
+    for said, trial in zip(answers(MODEL.transformer, some, batch=5), made, strict=True):
         written = say(trial, nothing)
         assert list(said) == (written[:-1] if "EOS" in written else written)
 

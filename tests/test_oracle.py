@@ -12,7 +12,7 @@ from steer.anatomy.names import Names
 from steer.anatomy.nodes import Node, Site
 from steer.base.shipped import recipe_names
 from steer.engine.engine import Engine
-from steer.models.names import names_of
+from steer.models.families import names_of
 from steer.models.plain.config import ModelConfig
 from steer.models.plain.transformer import Transformer, initialise
 from steer.models.protocol import Batch

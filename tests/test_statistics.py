@@ -347,7 +347,7 @@ def test_an_alignment_is_told_by_the_middle_95_percent():
 
 
 def test_an_evaluation_counts_each_group_by_hand():
-    model, shown = load_checkpoint("tiny").model, make_splits(0).validation[:80]
+    model, shown = load_checkpoint("tiny").transformer, make_splits(0).validation[:80]
     told = accuracy(checkpoint_of(model), shown)
     right = [given == episode.answer for given, episode in zip(answers(model, shown), shown, strict=True)]
     assert 0 < sum(right) < 80

@@ -80,7 +80,7 @@ def test_the_only_writer_has_the_whole_logit(copier: Checkpoint):
     assert {name for name, value in shares.items() if value != 0} == {"dec-cross-0.0"}
     batch = collate(make_splits(0).test)
     prompt, output, target = map(torch.from_numpy, (batch.prompt, batch.output, batch.target))
-    whole = relative_logit(copier.model(prompt, output), target)
+    whole = relative_logit(copier.transformer(prompt, output), target)
     colour = torch.from_numpy(np.isin(batch.target, [i for i in range(20) if _is_colour(i)]))
     assert shares["dec-cross-0.0"] == pytest.approx(float(whole[colour].mean()))
 
@@ -100,7 +100,7 @@ def represented(copier: Checkpoint, make, tokens: str = "colours") -> Represente
     label, site = ("relative-index", "dec-cross-0.0.q") if tokens == "steps" else ("index-in-question", "enc.memory")
     measure = {"name": "r-squared", "site": site, "label": label, "tokens": tokens}
     recipe = build_recipe(kind="clean", measures=[measure]).recipe
-    engine = Engine(copier.plain)
+    engine = Engine(copier.transformer)
     found = Represented(Setting(copier, EPISODES, recipe.measures), recipe.measures[0])
     for batch in engine.batches(EPISODES, 15):
         shape = (*batch.tokens["answer" if tokens == "steps" else "prompt"].shape, SIZE)
@@ -204,7 +204,7 @@ def test_a_pattern_is_that_of_the_bare_model(steer, tmp_path: Path):
     from steer.models.checkpoint import load_checkpoint
     from steer.tasks.compositional.selection import Episodes, select
 
-    model = load_checkpoint("seed1").model
+    model = load_checkpoint("seed1").transformer
     episode = select(Episodes(count=12, arity=2), 0)[0]
     batch = collate([episode])
     with torch.no_grad():

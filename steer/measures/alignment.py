@@ -42,6 +42,10 @@ class AlignmentMeasure(Measure):
 
     def reads(self, names: KeyedNames, task: Task, key: Key) -> Reads:
         heads = crossing_heads(names, self.heads, (*key, "heads"), "copying from the prompt")
+        for node in heads:  # what is copied is read off the end of a stream, so that stream must not be its own
+            if names.layout.reads(Site(node, "v")) == names.layout.block(node).writes:
+                text = f"{node}: ov-alignment is of heads that read another stream than they write into"
+                names.fault((*key, "heads"), text, node)
         read = tuple(dict.fromkeys(looked_at(names.layout, head) for head in heads))
         return Reads(read, read, rows_of(self.name, heads))
 

@@ -13,7 +13,7 @@ from steer.measures.measure import Measure, Reads, Sums
 from steer.measures.setting import Counted, Setting
 from steer.results.details import Detail, Transcript
 from steer.results.rows import Labels
-from steer.tasks.task import Task
+from steer.tasks.task import ANSWER, Task
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -62,8 +62,9 @@ class Answers(Counted):
     def add(self, batch: Batch, condition: str, values: Reading) -> None:
         if self.measure.decoding == "forced":
             target = self.setting.target(batch, self.measure.against)
-            logits, pad = values[self.setting.model.layout.logits], self.setting.vocabulary.pad
-            self._put(batch, condition, *SCORED[self.measure.name](logits, target, pad))
+            model = self.setting.model
+            logits = batch.at(ANSWER, values[model.layout.logits])
+            self._put(batch, condition, *SCORED[self.measure.name](logits, target, model.pad))
 
     def add_written(self, batch: Batch, condition: str, written: Tensor) -> None:
         """Answers that the model wrote itself, with the condition's interventions on."""
@@ -72,7 +73,7 @@ class Answers(Counted):
         against = self.measure.against
         self._remember(batch, condition, written)
         names = ("answer", "counterfactual") if against == "neither" else (against,)
-        pad, end = self.setting.vocabulary.pad, self.setting.vocabulary.end
+        pad, end = self.setting.model.pad, self.setting.model.end
         held = [exact_tokens(written, self.setting.target(batch, name), pad, end) for name in names]
         hits = sum((right for right, _ in held[1:]), start=held[0][0])
         self._put(batch, condition, 1 - hits if against == "neither" else hits, held[0][1])
@@ -109,13 +110,19 @@ def exact_match(logits: Tensor, target: Tensor, pad: int) -> tuple[Tensor, Tenso
     return right.double(), right.new_ones(right.shape)
 
 
-def exact_tokens(written: Tensor, target: Tensor, pad: int, end: int) -> tuple[Tensor, Tensor]:
-    """Do the written tokens (the end closes them) equal the target? The two may be padded to different lengths."""
+def exact_tokens(written: Tensor, target: Tensor, pad: int, end: int | None) -> tuple[Tensor, Tensor]:
+    """Do the written tokens equal the target? The two may be padded to different lengths.
+
+    The end closes an answer; where nothing does, what is written behind as many tokens as it has is not looked at.
+    """
     from torch.nn.functional import pad as padded
 
     width = max(written.shape[1], target.shape[1])
     one, two = (padded(t, (0, width - t.shape[1]), value=pad) for t in (written, target))
-    right = (one == two).all(-1, keepdim=True) & (written == end).any(-1, keepdim=True)
+    if end is None:
+        right = ((one == two) | (two == pad)).all(-1, keepdim=True)
+    else:
+        right = (one == two).all(-1, keepdim=True) & (written == end).any(-1, keepdim=True)
     return right.double(), right.new_ones(right.shape)
 
 

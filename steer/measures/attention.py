@@ -18,7 +18,7 @@ from steer.base.fields import refined
 from steer.measures.measure import Measure, Reads, Sums, crossing_heads, pattern_reads, rows_of
 from steer.measures.setting import Counted, Setting
 from steer.results.rows import Labels
-from steer.tasks.task import Task
+from steer.tasks.task import ANSWER, Task
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -49,7 +49,7 @@ class AttentionMeasure(Measure):
 
     def compared(self, setting: Setting, batch: Batch, value: Tensor) -> Tensor:
         """Only some of its steps count."""
-        return value[setting.scoring.counts(setting.target(batch, "answer"))]
+        return batch.at(ANSWER, value)[setting.scoring.counts(setting.target(batch, "answer"))]
 
 
 class Attention(Counted):
@@ -60,7 +60,7 @@ class Attention(Counted):
     def add(self, batch: Batch, condition: str, values: Reading) -> None:
         target = self.setting.target(batch, self.measure.against)
         for head in self.heads:
-            pattern = values[Site(head, "pattern")]  # B T S
+            pattern = batch.at(ANSWER, values[Site(head, "pattern")])  # B T S
             looked = LOOKED[self.measure.name](pattern, batch.tokens[self.setting.model.layout.looks_at(head)], target)
             labels = Labels(condition, self.measure.name, str(head), self.measure.against)
             hits = self.measure.name == "attention-accuracy"

@@ -20,7 +20,7 @@ from steer.base.errors import Key
 from steer.measures.measure import Measure, Reads, Sums, rows_of
 from steer.measures.setting import Counted, Setting
 from steer.results.rows import Labels
-from steer.tasks.task import Task
+from steer.tasks.task import ANSWER, Task
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -64,8 +64,9 @@ class Attribution(Counted):
 
     def add(self, batch: Batch, condition: str, values: Reading) -> None:
         target = self.setting.target(batch, "answer")
-        writes = {str(site.node): values[self.setting.model.layout.written(site.node)] for site in self.writers}
-        stream = self.clean.setdefault(batch.number, values[self.final])  # the clean condition comes first
+        written = {str(site.node): values[self.setting.model.layout.written(site.node)] for site in self.writers}
+        writes = {name: batch.at(ANSWER, value) for name, value in written.items()}
+        stream = self.clean.setdefault(batch.number, batch.at(ANSWER, values[self.final]))  # the clean run comes first
         alternatives, counted = self.setting.alternatives(batch), self.setting.scoring.counts(target)
         shares = logit_attribution(self.setting.model, writes, stream, target, alternatives)
         for component in dict.fromkeys((*self.components, CONSTANT)):

@@ -16,7 +16,7 @@ from steer.measures.measure import Measure, Reads, Sums, pattern_reads, rows_of
 from steer.measures.setting import Setting
 from steer.results.details import Detail, Pattern
 from steer.results.rows import Row
-from steer.tasks.task import Example, Task
+from steer.tasks.task import Task
 
 if TYPE_CHECKING:
     from steer.models.protocol import Batch, Reading
@@ -55,9 +55,7 @@ class Patterns(Sums):
             return
         row, episode = batch.rows.index(self.number), self.setting.episodes[self.number]
         for head in self.heads:
-            queries, keys = axis_tokens(
-                self.setting.model.layout, head, episode, episode.answer, self.setting.vocabulary
-            )
+            queries, keys = axis_tokens(self.setting.model.layout, head, batch, row, self.setting.vocabulary)
             weights = values[Site(head, "pattern")][row, : len(queries), : len(keys)]
             rounded = tuple(tuple(round(w, 4) for w in line) for line in weights.tolist())
             roles = tuple(self.setting.names.plays(head))
@@ -73,8 +71,9 @@ class Patterns(Sums):
 
 
 def axis_tokens(
-    layout: Layout, head: Node, episode: Example, written: tuple[str, ...], vocabulary: Vocabulary
+    layout: Layout, head: Node, batch: Batch, row: int, vocabulary: Vocabulary
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The tokens that a head attends from, and those that it attends to."""
-    tokens = {layout.prompt: episode.prompt, layout.answer: (vocabulary.tokens[vocabulary.start], *written)}
-    return tokens[layout.sequence(Site(head, "q"))], tokens[layout.looks_at(head)]
+    """The tokens that a head attends from, and those that it attends to, in one row of a batch."""
+    ends = layout.sequence(Site(head, "q")), layout.looks_at(head)
+    queries, keys = (vocabulary.decode(batch.tokens[end][row][batch.real[end][row]].tolist()) for end in ends)
+    return queries, keys

@@ -26,7 +26,7 @@ from steer.measures.measure import Measure, Reads, Sums
 from steer.measures.setting import Setting
 from steer.results.details import Detail, Scatter
 from steer.results.rows import Row
-from steer.tasks.task import PROMPT, Task
+from steer.tasks.task import Task
 
 if TYPE_CHECKING:
     from steer.models.protocol import Batch, Reading
@@ -63,7 +63,7 @@ class RSquaredMeasure(Measure):
             return Reads((), (), ())
         if site.port in BETWEEN_TOKENS:
             names.fault((*key, "site"), f"{site} is between tokens; R² is of activations, one vector a token")
-        elif of_prompt(names.layout, site) != (self._sequence(task) == PROMPT):
+        elif names.layout.sequence(site) != names.layout.holds(self._sequence(task)):
             where = "prompt" if of_prompt(names.layout, site) else "decoder"
             names.fault((*key, "tokens"), f"{site} has its values at the {where}'s tokens, not at {self.tokens}")
         return Reads((site,), (site,), ((self.name, str(site), self.tokens),))
@@ -88,6 +88,7 @@ class Represented(Sums):
         self.setting, self.measure = setting, measure
         self.site = setting.names.site(measure.site)
         labelled = [setting.task.labelled(e, measure.label, measure.tokens) for e in setting.episodes]
+        self.sequence = setting.task.labels[measure.label][measure.tokens]
         self.places = [[(place, label) for (_, place), label in points] for points in labelled]
         if not any(self.places):
             text = f"r-squared of {self.site}: these episodes have no {measure.tokens} to label"
@@ -100,7 +101,8 @@ class Represented(Sums):
         if not points:
             return
         whole = values[self.site]  # B T D
-        taken = whole[[n for n, _, _, _ in points], [place for _, _, place, _ in points]]
+        rows, places = [n for n, _, _, _ in points], [place for _, _, place, _ in points]
+        taken = whole[rows, batch.columns(self.sequence, rows, places)]
         self.values.setdefault(condition, []).append(taken.double().cpu().numpy())
         self.keys.setdefault(condition, []).extend((label, row) for _, row, _, label in points)
 

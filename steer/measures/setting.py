@@ -15,19 +15,19 @@ from steer.tasks.task import Example
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from steer.models.checkpoint import Checkpoint
     from steer.models.protocol import Batch
+    from steer.models.subject import Subject
 
 
 class Setting:
     def __init__(
-        self, checkpoint: Checkpoint, episodes: Sequence[Example], measures: Sequence[Measure], seed: int = 0,
+        self, subject: Subject, episodes: Sequence[Example], measures: Sequence[Measure], seed: int = 0,
         counterfactual: Sequence[Example] = (), warnings: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
         """`counterfactual`: the episodes with the answers that an intervention predicts, where a measure asks for them.
         `seed`: of the intervals. `warnings`: condition -> what its numbers must not be read without."""
-        self.names, self.model, self.episodes = checkpoint.names, checkpoint.plain, episodes
-        self.task, self.vocabulary, self.scoring = checkpoint.task, checkpoint.vocabulary, checkpoint.scoring
+        self.names, self.model, self.episodes = subject.names, subject.model, episodes
+        self.task, self.vocabulary, self.scoring = subject.task, subject.scoring.vocabulary, subject.scoring
         self.measures, self.seed, self.warnings = measures, seed, warnings or {}
         self.answers = {"answer": list(episodes), "counterfactual": list(counterfactual)}
         self._targets: dict[tuple[int, str], Tensor] = {}

@@ -24,8 +24,8 @@ from steer.base.log import LOG
 from steer.base.shipped import RECORD, locate
 from steer.models.decoding import answers
 from steer.models.header import read_header
-from steer.models.names import make_names
 from steer.models.plain.config import ModelConfig
+from steer.models.plain.family import make_names
 from steer.models.plain.model import PlainModel
 from steer.models.plain.transformer import Transformer
 from steer.models.record import Record, read_record
@@ -42,26 +42,34 @@ SHOWN = 8  # faults of one kind spelled out before the rest are only counted
 
 
 class Checkpoint:
-    """A model ready to be studied, with its record."""
+    """A model of the plain family ready to be studied (a `Subject`), with its record."""
 
-    def __init__(self, model: Transformer, record: Record, name: str, circuit: Circuit | None = None) -> None:
-        self.model = model.eval()
+    def __init__(
+        self, transformer: Transformer, record: Record, name: str, circuit: Circuit | None = None,
+        task: Task | None = None,
+    ) -> None:  # fmt: skip
+        """`task`: the one that is put to it, if it is not the one that it was trained on."""
+        self.transformer = transformer.eval()
         self.record = record
         self.name = name
         self.circuit = circuit
+        self.task = task or TASKS[record.task]
+
+    def about(self, task: Task) -> Checkpoint:
+        return Checkpoint(self.transformer, self.record, self.name, self.circuit, task)
 
     @cached_property
     def names(self) -> Names:
         return make_names(self.record, self.circuit, Path(self.name))
 
     @cached_property
-    def plain(self) -> PlainModel:
-        """The model as an engine takes it."""
-        return PlainModel(self.model, self.vocabulary)
+    def model(self) -> PlainModel:
+        """The transformer as an engine takes it."""
+        return PlainModel(self.transformer, self.vocabulary)
 
-    @cached_property
-    def task(self) -> Task:
-        return TASKS[self.record.task]
+    @property
+    def data_seed(self) -> int:
+        return self.record.data_seed
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -74,7 +82,7 @@ class Checkpoint:
 
     @property
     def device(self) -> torch.device:
-        return self.model.unembed.weight.device
+        return self.transformer.unembed.weight.device
 
     @cached_property
     def scoring(self) -> Scoring:
@@ -82,7 +90,7 @@ class Checkpoint:
 
     def answers(self, examples: Sequence[Example]) -> Iterator[tuple[str, ...]]:
         """The model's own answers, by greedy decoding."""
-        return answers(self.model, examples, self.vocabulary, self.task.longest_answer)
+        return answers(self.transformer, examples, self.vocabulary, self.task.longest_answer)
 
 
 def load_checkpoint(

@@ -56,7 +56,7 @@ def reproduce(
     """Run every recipe of the paper, each on its own number of episodes, capped by `episodes`."""
     from steer.engine.engine import Engine
 
-    engine, paths = Engine(checkpoint.plain), paper_recipes()
+    engine, paths = Engine(checkpoint.model), paper_recipes()
     outcomes: list[Outcome] = []
     missing: dict[str, str] = {}
     for number, path in enumerate(paths):

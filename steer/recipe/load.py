@@ -12,7 +12,7 @@ from steer.base.errors import ConfigError, Key, KeyedError, SteerError, keyed, u
 from steer.base.files import is_there
 from steer.base.shipped import DEFAULT, RECIPES, recipe_names
 from steer.base.yaml import Document, override, read
-from steer.models.names import names_of
+from steer.models.families import names_of
 from steer.recipe.lower import lower
 from steer.recipe.lowering import Lowered
 from steer.recipe.raw_names import name_faults

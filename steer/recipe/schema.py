@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, WithJsonSchema, model_validator
 from typing_extensions import Self
 
 from steer.anatomy.named import AnySites
@@ -19,6 +19,7 @@ from steer.base.shipped import DEFAULT
 from steer.base.yaml import AT_LEAST_ONE, Strict
 from steer.measures.measure import Measure
 from steer.results.rows import End
+from steer.tasks.prompts.formats import FormatName
 from steer.tasks.task import Example, Selection, Task
 
 if TYPE_CHECKING:
@@ -30,6 +31,13 @@ OWN = "episodes"  # the recipe's own
 # link. Only people read these words: a run says itself which end it is.
 NOTHING, UNCHANGED, EVERYTHING = "nothing ablated", "nothing ablated before the chain", "everything ablated"
 BEFORE = "before"  # the clean run of kinds that change the answer
+
+
+class TaskFile(Strict):
+    """A file of prompts that a recipe brings; its name alone will do."""
+
+    file: Annotated[str, Field(min_length=1, description="JSONL, JSON, CSV or Parquet, relative to the recipe")]
+    format: Annotated[FormatName, Field(description="whose columns they are")] = "steer"
 
 
 class Ablation(Strict):
@@ -57,6 +65,16 @@ Figures = Annotated[
 ]
 
 
+# A recipe holds the task itself; in a file stands where it is from. Which one it is says `recipe_schema`.
+TaskField: TypeAlias = Annotated[
+    Task,
+    PlainValidator(lambda given: given),
+    PlainSerializer(lambda task: task.source, return_type=str | dict[str, str]),
+    WithJsonSchema(TaskFile.model_json_schema() | {"type": ["string", "object"]}),
+    Field(description="a file of prompts, relative to the recipe's (default: the task of the checkpoint)"),
+]
+
+
 class Recipe(Strict):
     """What every recipe may say. A kind is one file with a class like this: its keys, and the runs that it means."""
 
@@ -64,13 +82,13 @@ class Recipe(Strict):
     clean_end: ClassVar[End] = ""  # whether it is an end of a scale
     ablates: ClassVar[bool] = True  # does `ablation` say something?
     predicts: ClassVar[bool] = False  # does the task know the answer under the intervention?
-    task: ClassVar[Task]  # set by `recipe_schema`
     if TYPE_CHECKING:  # for pydantic a base class's keys come first, and `kind` is each class's own
         kind: str
 
     version: Annotated[Literal[1], Field(description="of the recipe's format")] = 1
     description: str = ""
     checkpoint: Annotated[str, Field(description="a shipped checkpoint by name, or a folder")] = DEFAULT
+    task: TaskField
     episodes: Selection = Selection()
     ablation: Ablation = Ablation()
     freeze: Annotated[AnySites, Field(description="sites held at their clean values")] = ()

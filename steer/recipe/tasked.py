@@ -10,18 +10,19 @@ from functools import lru_cache, reduce
 from operator import or_
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
-from pydantic import BaseModel, Field, TypeAdapter, create_model
+from pydantic import BaseModel, BeforeValidator, Field, TypeAdapter, create_model
 
 from steer.base.errors import SteerError
 from steer.base.fields import one_of, refined
 from steer.base.registry import Registry
-from steer.base.shipped import DEFAULT, DEFAULT_TASK, locate
+from steer.base.shipped import DEFAULT_TASK
 from steer.base.yaml import AT_LEAST_ONE, Document, check_as
 from steer.measures import MEASURES
 from steer.measures.measure import Measure
-from steer.models.record import read_record
+from steer.models.families import task_of
+from steer.recipe.brought import brought_task, checkpoint_named
 from steer.recipe.kinds import KINDS
-from steer.recipe.schema import OWN, Ablation, Recipe
+from steer.recipe.schema import OWN, Ablation, Recipe, TaskField
 from steer.tasks import TASKS
 from steer.tasks.task import Task
 
@@ -41,10 +42,12 @@ class RecipeSchema:
 
 
 def schema_for(document: Document) -> RecipeSchema:
-    """The schema of the task that the document's checkpoint is of; the default task's, where there is none to ask."""
-    named = document.data.get("checkpoint", DEFAULT) if isinstance(document.data, dict) else DEFAULT
+    """The schema of the task that the document brings, or that its checkpoint is of; or, failing both, the default."""
+    named = checkpoint_named(document)
+    if (brought := brought_task(document, named)) is not None:
+        return recipe_schema(brought)
     try:
-        task = TASKS[read_record(locate(str(named))).task]
+        task = TASKS[task_of(named)]
     except SteerError:  # what is wrong with the checkpoint is said when it is loaded
         task = TASKS[DEFAULT_TASK]
     return recipe_schema(task)
@@ -56,15 +59,19 @@ def recipe_schema(task: Task) -> RecipeSchema:
     specs = [_made(spec, task, **spec.task_fields(task)) for spec in offered(MEASURES, Measure, "name")]
     measures = _union(specs, "name")
     common = {
+        "task": (_always(task), Field(default_factory=lambda: task)),
         "episodes": (task.selection, task.selection()),
         "ablation": (ablation, ablation()),
         "measures": (Annotated[tuple[measures, ...], AT_LEAST_ONE], ...),  # type: ignore[valid-type]
     }
     kinds = [_made(kind, task, **common, **kind.task_fields(task)) for kind in offered(KINDS, Recipe, "kind")]
-    for kind in kinds:
-        kind.task = task
     union = _union(kinds, "kind")
     return RecipeSchema(union, TypeAdapter(union))
+
+
+def _always(task: Task) -> Any:
+    """What stands in the file has been read before: it is this task."""
+    return Annotated[TaskField, BeforeValidator(lambda given: task)]
 
 
 def offered(registry: Registry[type[Model]], base: type[Model], key: str) -> list[type[Model]]:
@@ -83,7 +90,7 @@ def offered(registry: Registry[type[Model]], base: type[Model], key: str) -> lis
     return list(classes)
 
 
-def _made(base: type[Model], task: Task, **fields: Any) -> type[Model]:
+def _made(base: type[Model], task: Task, /, **fields: Any) -> type[Model]:
     """A class of the same name with other fields, its text in the task's words."""
     text = (base.__doc__ or "").format(**vars(task.words))
     return create_model(base.__name__, __base__=base, __doc__=text, __module__=base.__module__, **fields)
