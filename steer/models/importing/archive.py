@@ -1,6 +1,6 @@
 """What `torch.save` writes: a zip with a pickle and the raw bytes of its tensors, read without PyTorch's loader.
 
-Members are read by their exact names, and only if they are stored as they are: nothing is unpacked, so nothing can grow.
+Members are read by their exact names, and only if they are stored as they are: nothing is unpacked or can grow.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _described(made: object, place: str) -> tuple[Any, Any, tuple[Any, ...], tup
 def read_archive(data: bytes, place: str) -> Archive:
     if not data.startswith(MAGIC):
         raise SteerError(
-            f"{place}: is no file of torch.save (a zip; PyTorch before 1.6 wrote another format), nor .safetensors by name"
+            f"{place}: is no file of torch.save (a zip; PyTorch before 1.6 wrote others), nor .safetensors by name"
         )
     try:
         with ZipFile(BytesIO(data)) as file:
