@@ -36,7 +36,10 @@ from steer.results.provenance import Weights
 from steer.tasks import TASKS
 from steer.tasks.task import Example, Task
 
-__all__ = ["Checkpoint", "Record", "check_tensors", "load_checkpoint", "read_record", "save_checkpoint"]
+__all__ = [
+    "Checkpoint", "Record", "check_tensors", "compare_tensors", "describe_tensors", "load_checkpoint", "read_record",
+    "save_checkpoint",
+]  # fmt: skip
 WEIGHTS = "model.safetensors"
 SHOWN = 8  # faults of one kind spelled out before the rest are only counted
 
@@ -126,7 +129,7 @@ def read_weights(path: Path, config: ModelConfig) -> bytes:
         expected = Transformer(config).state_dict()
     with open_file(path, CheckpointError) as file:
         found, length = read_header(file, str(path))
-        _compare(found, _described(expected), str(path))
+        compare_tensors(found, describe_tensors(expected), str(path))
         size = os.fstat(file.fileno()).st_size
         wanted = length + sum(tensor.nbytes for tensor in expected.values())
         if size != wanted:
@@ -137,13 +140,13 @@ def read_weights(path: Path, config: ModelConfig) -> bytes:
 
 def check_tensors(found: dict[str, Tensor], expected: dict[str, Tensor], place: str) -> None:
     """Every tensor there, none more, each of its shape and kind, all finite; else one error with all that is wrong."""
-    _compare(_described(found), _described(expected), place)
+    compare_tensors(describe_tensors(found), describe_tensors(expected), place)
     broken = sorted(name for name, tensor in found.items() if not tensor.isfinite().all())
     if broken:
         raise CheckpointError(f"{place}: NaN or infinity in {_some(broken)}")
 
 
-def _compare(found: dict[str, str], expected: dict[str, str], place: str) -> None:
+def compare_tensors(found: dict[str, str], expected: dict[str, str], place: str) -> None:
     """Both are descriptions by name."""
     missing, extra = sorted(expected.keys() - found.keys()), sorted(found.keys() - expected.keys())
     wrong = [
@@ -174,7 +177,7 @@ def weights_hash(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _described(tensors: dict[str, Tensor]) -> dict[str, str]:
+def describe_tensors(tensors: dict[str, Tensor]) -> dict[str, str]:
     """Each tensor's kind and shape: `float32[20, 16]`."""
     return {name: f"{str(t.dtype).removeprefix('torch.')}{list(t.shape)}" for name, t in tensors.items()}
 
