@@ -170,7 +170,7 @@ def attended(forward: Forward, model: Transformer, batch, values: dict[str, Tens
 @torch.no_grad()
 def k_sweep(forward: Forward, checkpoint: Checkpoint, episodes: Sequence[Episode]) -> Numbers:
     """One full forward pass a head; the rebuilt stream is summed from all its parts each time."""
-    model, data, numbers = checkpoint.model, batches(episodes), []
+    model, data, numbers = checkpoint.transformer, batches(episodes), []
     means = masked_means(forward, model, data, sources(2))
     reads = [*sources(2), "dec.1.cross_attn.q"]
     clean = [forward(model, prompt, output, {}, reads) for prompt, output, _ in data]
@@ -187,7 +187,7 @@ def k_sweep(forward: Forward, checkpoint: Checkpoint, episodes: Sequence[Episode
 
 @torch.no_grad()
 def chain_sweep(forward: Forward, checkpoint: Checkpoint, episodes: Sequence[Episode]) -> Numbers:
-    model, data, numbers = checkpoint.model, batches(episodes), []
+    model, data, numbers = checkpoint.transformer, batches(episodes), []
     means = masked_means(forward, model, data, sources(2))
     pairing = block(model, "enc.1.self_attn")
     clean = [forward(model, prompt, output, {}, [*sources(2), "dec.1.cross_attn.q"]) for prompt, output, _ in data]
@@ -215,7 +215,7 @@ ALL_HEADS = [f"enc-self-{n}.{h}" for n in range(2) for h in range(HEADS)] + [
 
 @torch.no_grad()
 def full_sweep(forward: Forward, checkpoint: Checkpoint, episodes: Sequence[Episode]) -> Numbers:
-    model, data, numbers = checkpoint.model, batches(episodes), []
+    model, data, numbers = checkpoint.transformer, batches(episodes), []
     hooks = [f"{n[:3]}.{n.split('-')[2][0]}.{n.split('-')[1]}_attn.z" for n in ALL_HEADS]
     means = masked_means(forward, model, data, list(dict.fromkeys(hooks)))
     for name, hook in zip(ALL_HEADS, hooks, strict=True):

@@ -95,7 +95,7 @@ def steer_full(checkpoint: Checkpoint, count: int) -> Numbers:
     edits = {name: Edit(Site(checkpoint.names.head(name), "z"), Mean()) for name in ALL_HEADS}
     runs = [Run(name, (edit,), reads, condition=name) for name, edit in edits.items()]
     right = dict.fromkeys(ALL_HEADS, 0.0)
-    for found in Session(Engine(checkpoint.plain), make_plan(Run(CLEAN), runs), Inputs(chosen_episodes(count))):
+    for found in Session(Engine(checkpoint.model), make_plan(Run(CLEAN), runs), Inputs(chosen_episodes(count))):
         hits, _ = exact_match(found.values[reads[0]], found.batch.target, checkpoint.vocabulary.pad)
         right[found.run.name] += float(hits.sum())
     return [hits / count for hits in right.values()]

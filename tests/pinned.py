@@ -37,7 +37,7 @@ Found = dict[str, list[dict[str, Any]] | str]
 
 def rows_of(checkpoint: str, recipes: Sequence[str]) -> Iterator[tuple[str, list[dict[str, Any]] | str]]:
     loaded = load_checkpoint(checkpoint, dtype=torch.float64)
-    engine = Engine(loaded.plain)
+    engine = Engine(loaded.model)
     for name in recipes:
         try:
             recipe = load_recipe(name, f"checkpoint={checkpoint}", f"episodes.count={EPISODES}")

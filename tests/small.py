@@ -58,17 +58,17 @@ def checkpoint(seed: int = 0, config: ModelConfig = CONFIG) -> Checkpoint:
 def talker() -> Checkpoint:
     """A random model that says colours and EOS alone and listens to its prompt: its answers are of many lengths."""
     made = checkpoint(43)  # among the first seeds the one whose answers differ most
-    for name, parameter in made.model.named_parameters():
+    for name, parameter in made.transformer.named_parameters():
         if "cross_attn.W_O.weight" in name or "W_Q.weight" in name:
             parameter.mul_(4)
     for number, token in enumerate(TOKENS):
-        made.model.unembed.bias[number] += 0.0 if token in COLOURS else 2.0 if token == "EOS" else -30.0
+        made.transformer.unembed.bias[number] += 0.0 if token in COLOURS else 2.0 if token == "EOS" else -30.0
     return made
 
 
 def net_of(checkpoint: Checkpoint) -> Net:
     c = checkpoint.record.config
-    weights = checkpoint.model.state_dict()
+    weights = checkpoint.transformer.state_dict()
     return Net(weights, c.encoder_layers, c.decoder_layers, c.heads, c.position_scale)
 
 

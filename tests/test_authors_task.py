@@ -238,7 +238,7 @@ def test_other_tasks_read_no_files(steer, tmp_path: Path):
 
 
 def test_recipes_run_on_a_model_of_two_vocabularies(random_model: Path, steer, tmp_path: Path, recipe_file):
-    model = load_checkpoint(str(random_model)).model
+    model = load_checkpoint(str(random_model)).transformer
     assert model(torch.ones(1, 5, dtype=torch.long), torch.ones(1, 2, dtype=torch.long)).shape == (1, 2, 9)
     text = f"""\
 kind: ablate-set

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
+import torch
 from by_hand import (
     Condition,
     ablate,
@@ -21,6 +22,7 @@ from small import MIXED, TWO, listen, net_of, talker, trials, values
 from tokens import answers, score_all
 
 from steer.experiments.accuracy import accuracy, strict
+from steer.models.decoding import write_greedily
 from steer.results.evaluation import GroupScore
 from steer.tasks.compositional.slices import SLICES, make_slices
 from steer.tasks.compositional.splits import make_splits
@@ -85,7 +87,7 @@ def graded() -> list:
     found = []
     by_length: dict[int, int] = {}
     some = make_splits(0).test[:200]
-    for episode, said in zip(some, answers(MODEL.model, some), strict=True):
+    for episode, said in zip(some, answers(MODEL.transformer, some), strict=True):
         if 1 <= len(said) <= 5 and by_length.get(len(said), 0) < 5:
             number = by_length[len(said)] = by_length.get(len(said), 0) + 1
             other = next(colour for colour in COLOURS if colour != said[-1])
@@ -134,7 +136,7 @@ def test_evaluation_counts_the_same():
     told = [steps(trial.clean, e) for trial, e in zip(made, GRADED, strict=True)]
     exact = [all(line) for line in told]
     assert [say(trial, nothing) == [*e.answer, "EOS"] for trial, e in zip(made, GRADED, strict=True)] == exact
-    scores = score_all(MODEL.model, GRADED, batch=4)
+    scores = score_all(MODEL.transformer, GRADED, batch=4)
     assert scores.exact.tolist() == exact
     assert scores.token_hits.tolist() == [sum(line) for line in told]
     assert scores.tokens.tolist() == [len(line) for line in told]
@@ -163,6 +165,21 @@ def test_evaluation_counts_the_same():
 def test_answers_of_a_model_are_cut_at_their_end():
     some = make_splits(0).test[:12]
     made = trials(NET, some)
-    for said, trial in zip(answers(MODEL.model, some, batch=5), made, strict=True):
+    for said, trial in zip(answers(MODEL.transformer, some, batch=5), made, strict=True):
         written = say(trial, nothing)
         assert list(said) == (written[:-1] if "EOS" in written else written)
+
+
+def test_what_comes_after_the_end_is_padding():
+    """Three rows that close their answers at the first, second and no step: nothing is said after that."""
+    vocabulary = MODEL.vocabulary
+    red, blue = vocabulary.encode(("red", "blue"))
+    lines = [[vocabulary.end, red, red, blue], [blue, vocabulary.end, blue, red], [red, blue, red, blue]]
+
+    def next_logits(output: torch.Tensor) -> torch.Tensor:
+        told = torch.tensor([line[output.shape[1] - 1] for line in lines])
+        return torch.nn.functional.one_hot(told, len(vocabulary.tokens)).double()
+
+    said = write_greedily(torch.zeros(3, 1, dtype=torch.long), next_logits, vocabulary, longest=3)
+    pad = vocabulary.pad
+    assert said.tolist() == [[lines[0][0], pad, pad, pad], [*lines[1][:2], pad, pad], lines[2]]

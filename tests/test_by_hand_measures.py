@@ -131,7 +131,8 @@ def test_variance_that_a_label_explains(site: str, label: str, tokens: str):
     measure = {"name": "r-squared", "site": site, "label": label, "tokens": tokens}
     result = ask(MODEL, episodes, kind="ablate-set", nodes=OFF[:1], episodes={"arity": 2}, measures=[measure])
     made = trials(NET, episodes)
-    for row, condition in zip(result.rows, (nothing, ablate(OFF[:1])), strict=True):
+    panels = result.of_kind(Scatter)
+    for row, panel, condition in zip(result.rows, panels, (nothing, ablate(OFF[:1])), strict=True):
         points, labels, owners = [], [], []
         for number, (e, trial) in enumerate(zip(episodes, made, strict=True)):
             value = trial.run(condition(trial))[site]
@@ -144,6 +145,7 @@ def test_variance_that_a_label_explains(site: str, label: str, tokens: str):
         rest = sum(((whole[kinds == k] - whole[kinds == k].mean(0)) ** 2).sum() for k in set(labels))
         assert row.value == pytest.approx(1 - rest / ((whole - whole.mean(0)) ** 2).sum(), abs=1e-10)
         assert row.counted == len(points)
+        assert panel.labels == tuple({1: "1st", 2: "2nd", 3: "3rd"}[one] for one in labels)  # as the episodes come
         # Interval and null are drawn in the order of the episodes, whatever their batches.
         drawn = explained(whole, kinds, np.array(owners), seed=0)
         assert (row.low, row.high, row.chance) == pytest.approx((drawn.low, drawn.high, drawn.null), abs=1e-10)

@@ -19,7 +19,7 @@ def test_the_forward_pass_by_hand_is_the_models():
     for episode in MIXED:
         batch = collate([episode])
         with torch.no_grad():
-            theirs = MODEL.model(torch.from_numpy(batch.prompt), torch.from_numpy(batch.output))
+            theirs = MODEL.transformer(torch.from_numpy(batch.prompt), torch.from_numpy(batch.output))
         close(theirs[0], forward(NET, ids(episode.prompt), ids(("SOS", *episode.answer)), {})["logits"])
 
 

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from steer.base.errors import CheckpointError, SteerError
 from steer.base.shipped import RECORD, checkpoint_names
 from steer.models.checkpoint import WEIGHTS, Record, load_checkpoint, save_checkpoint
-from steer.models.names import names_of
+from steer.models.families import names_of
 from steer.models.plain.transformer import Transformer, initialise
 from steer.results.circuit import CIRCUIT
 from steer.tasks.compositional.splits import make_splits
@@ -39,11 +39,11 @@ def test_what_is_written_is_read_back(folder: Path):
     expected = Transformer(TINY)
     initialise(expected, torch.Generator().manual_seed(3))
     for name, tensor in expected.state_dict().items():
-        assert torch.equal(loaded.model.state_dict()[name], tensor)
+        assert torch.equal(loaded.transformer.state_dict()[name], tensor)
     assert loaded.record.config == TINY
     assert loaded.name == "mine"
-    assert not loaded.model.training
-    assert load_checkpoint(str(folder), dtype=torch.float64).model.unembed.weight.dtype == torch.float64
+    assert not loaded.transformer.training
+    assert load_checkpoint(str(folder), dtype=torch.float64).transformer.unembed.weight.dtype == torch.float64
 
 
 def test_nothing_is_left_beside_the_two_files(folder: Path):

@@ -99,7 +99,9 @@ def test_what_is_said_is_the_likeliest_token(lab: Lab):
     for episode in choices(TASK, lab.episodes):
         batch = collate([episode])
         said = (
-            lab.checkpoint.model(torch.from_numpy(batch.prompt), torch.from_numpy(batch.output))[0].argmax(-1).tolist()
+            lab.checkpoint.transformer(torch.from_numpy(batch.prompt), torch.from_numpy(batch.output))[0]
+            .argmax(-1)
+            .tolist()
         )
         for token, good, bad in zip(said, episode.answer, TASK.rivals(episode), strict=False):
             right, other, steps = right + (token == ID[good]), other + (token == ID[bad]), steps + 1

@@ -19,14 +19,14 @@ pytestmark = pytest.mark.usefixtures("png_only")
 
 def test_a_known_circuit_is_put_beside_the_weights(steer, tmp_path: Path):
     made = copier()
-    save_checkpoint(tmp_path / "copier", made.model, made.record)
+    save_checkpoint(tmp_path / "copier", made.transformer, made.record)
     ask = ("discover", "-c", tmp_path / "copier", "--episodes", 20, "--out", tmp_path / "out")
     assert steer(*ask).exit_code == 0
     (tmp_path / "copier" / "circuit.yaml").unlink()
     assert "already known" in steer(*ask).output
     assert load_checkpoint(str(tmp_path / "copier")).circuit is not None
     other = tmp_path / "b" / "copier"
-    save_checkpoint(other, made.model, made.record)
+    save_checkpoint(other, made.transformer, made.record)
     both = steer("discover", "-c", tmp_path / "copier", "-c", other, "--out", tmp_path / "out")
     assert both.exit_code == 2
     assert "same name" in both.output

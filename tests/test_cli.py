@@ -102,7 +102,9 @@ def test_changes_on_the_command_line_reach_the_recipe(steer, recipe_file, tmp_pa
     assert (recipe["episodes"]["count"], recipe["episodes"]["split"], recipe["seed"]) == (7, "validation", 4)
     assert (told["examples"], {row["measure"] for row in told["rows"]}) == (7, {"exact-match"})
     mine = select(Episodes(count=7, split="validation"), 0)
-    right = [given == one.answer for given, one in zip(answers(load_checkpoint("tiny").model, mine), mine, strict=True)]
+    right = [
+        given == one.answer for given, one in zip(answers(load_checkpoint("tiny").transformer, mine), mine, strict=True)
+    ]
     assert told["rows"][0]["value"] == pytest.approx(sum(right) / 7)
 
 
@@ -153,7 +155,7 @@ def test_a_checkpoint_is_asked_about_the_episodes_that_were_held_out_from_it(ste
     """Its record says which seed the sets were drawn with; another seed's test episodes may be its training ones."""
     tiny = load_checkpoint("tiny")
     record = tiny.record.model_copy(update={"protocol": tiny.record.protocol | {"data_seed": 1}})
-    save_checkpoint(tmp_path / "other", tiny.model, record)
+    save_checkpoint(tmp_path / "other", tiny.transformer, record)
     ask = ("-c", tmp_path / "other", "--split", "validation", "--out", tmp_path / "out", "--json")
     groups = json.loads(steer("eval", *ask).stdout)["groups"]
     told = {row["group"]: row["episodes"] for row in groups}

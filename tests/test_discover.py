@@ -23,7 +23,7 @@ from steer.discover.roles import Score, role_scores
 from steer.discover.search import BestRoles, discover
 from steer.discover.table import describe
 from steer.models.checkpoint import Checkpoint, load_checkpoint, read_record, save_checkpoint
-from steer.models.names import names_of
+from steer.models.families import names_of
 from steer.models.plain.config import ModelConfig
 from steer.models.plain.transformer import Transformer, initialise
 from steer.plan.plan import CLEAN, Edit, Mean, Of, Rebuilt, Run
@@ -52,7 +52,7 @@ def found_in(made: Checkpoint, primitives: tuple[int, int]) -> Circuit:
 @pytest.mark.parametrize(("made", "primitives"), [(copier, (1, 1)), (chain, (2, 4)), (lambda: chain(2), (2, 4))])
 def test_the_handmade_models_do_their_task(made, primitives: tuple[int, int]):
     shown = episodes(40, primitives)
-    assert list(answers(made().model, shown)) == [episode.answer for episode in shown]
+    assert list(answers(made().transformer, shown)) == [episode.answer for episode in shown]
 
 
 def test_a_copier_is_one_head():
@@ -168,7 +168,7 @@ def test_interchange_moves_the_answers_and_other_heads_do_not():
     for row in rows:  # the two ends of the scale: as it answers the counterpart, and as it answers the episode itself
         others = [counterpart(episode, row.variable).answer for episode in shown]
         asked = [counterpart(episode, row.variable) for episode in shown]
-        as_asked, as_it_is = (list(answers(made.model, some)) for some in (asked, shown))
+        as_asked, as_it_is = (list(answers(made.transformer, some)) for some in (asked, shown))
         ends = [np.mean([a == b for a, b in zip(given, others, strict=True)]) for given in (as_asked, as_it_is)]
         assert (row.ceiling.value, row.without.value) == pytest.approx(ends, abs=1e-4)
     pairing = found["index-in-question", "primitive-pairing.z"]
@@ -180,7 +180,7 @@ def test_interchange_moves_the_answers_and_other_heads_do_not():
 def test_discover_says_when_there_is_no_circuit(steer, tmp_path: Path):
     made = copier()
     folder = tmp_path / "copier"
-    save_checkpoint(folder, made.model, made.record)
+    save_checkpoint(folder, made.transformer, made.record)
     done = steer("discover", "-c", folder, "--episodes", 20, "--out", tmp_path / "out")
     assert done.exit_code == 0, done.output
     assert "no circuit was found" in done.output
@@ -204,7 +204,7 @@ def test_a_bad_checkpoint_or_option_is_answered(steer, tmp_path: Path, monkeypat
 
 def test_another_question_is_searched_anew(steer, tmp_path: Path):
     made = copier()
-    save_checkpoint(tmp_path / "copier", made.model, made.record)
+    save_checkpoint(tmp_path / "copier", made.transformer, made.record)
 
     def ask(*more: object) -> tuple[bool, dict]:
         done = steer("discover", "-c", tmp_path / "copier", "--out", tmp_path / "out", *more)
@@ -222,7 +222,7 @@ def test_another_question_is_searched_anew(steer, tmp_path: Path):
 def test_a_circuit_of_other_weights_is_no_circuit(tmp_path: Path):
     folder = tmp_path / "copier"
     made = copier()
-    save_checkpoint(folder, made.model, made.record)
+    save_checkpoint(folder, made.transformer, made.record)
     write_circuit(found_in(made, (1, 1)), folder)  # of the record in memory, which has no hash
     assert load_checkpoint(str(folder)).circuit is None
 
@@ -230,7 +230,7 @@ def test_a_circuit_of_other_weights_is_no_circuit(tmp_path: Path):
 def test_a_circuit_with_a_head_that_is_not_there_is_named(tmp_path: Path):
     folder = tmp_path / "copier"
     made = copier()
-    save_checkpoint(folder, made.model, made.record)
+    save_checkpoint(folder, made.transformer, made.record)
     sha256 = read_record(folder).weights_sha256
     described = Described(name="copier", sha256=sha256)
     write_circuit(Circuit(checkpoint=described, roles={"output": ("dec-cross-0.7",)}), folder)

@@ -73,7 +73,7 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.chdir(folder)
         for name in WORK:
             patch.setattr(name, stop)
-        for name in ("steer.models.names.read_circuit", "steer.models.checkpoint.read_circuit"):
+        for name in ("steer.models.plain.family.read_circuit", "steer.models.checkpoint.read_circuit"):
             patch.setattr(name, lambda *given: None)  # long files, read again and again
         yield folder
 

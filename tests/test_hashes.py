@@ -32,6 +32,8 @@ from steer.results.files import read_result, saved_result
 from steer.results.provenance import Weights
 from steer.results.result import content_hash
 from steer.tasks.compositional.selection import Episodes, select
+from steer.tasks.prompts.task import Prompts
+from steer.tasks.task import TaskOf
 
 SILENT = {"description", "figure", "checkpoint"}  # words, pictures, and a name that is not the weights
 MEASURES = [
@@ -80,6 +82,8 @@ def others(value: Any, annotation: Any) -> Iterator[Any]:
         yield (value or 0) + 1
     elif annotation is str:
         yield f"{value or ''}x"
+    elif origin is TaskOf:
+        yield Prompts((), "x.jsonl", "a" * 64)
     else:
         raise NotImplementedError(f"the schema has a new kind of value: {annotation}")
 
@@ -143,19 +147,19 @@ def test_the_weights_the_version_and_the_way_of_counting_belong_to_the_question(
 ):
     asked = recipe(KINDS[0])
     other = tiny.record.model_copy(update={"weights_sha256": "0" * 64})
-    hashes = [experiment_hash(asked, tiny), experiment_hash(asked, Checkpoint(tiny.model, other, tiny.name))]
+    hashes = [experiment_hash(asked, tiny), experiment_hash(asked, Checkpoint(tiny.transformer, other, tiny.name))]
     hashes.append(experiment_hash(asked, load_checkpoint("tiny", dtype=torch.float64)))
     monkeypatch.setattr(experiment, "__version__", "0")
     hashes.append(experiment_hash(asked, tiny))
     monkeypatch.setattr(experiment, "RESULT_REVISION", -1)
     hashes.append(experiment_hash(asked, tiny))
     assert len(set(hashes)) == len(hashes)
-    assert experiment_hash(asked, Checkpoint(tiny.model, tiny.record, "another name")) == hashes[-1]
+    assert experiment_hash(asked, Checkpoint(tiny.transformer, tiny.record, "another name")) == hashes[-1]
 
 
 def played(tiny: Checkpoint, **roles: tuple[str, ...]) -> Checkpoint:
     circuit = Circuit(checkpoint=Described(name="tiny", sha256=tiny.record.weights_sha256), roles=roles)
-    return Checkpoint(tiny.model, tiny.record, tiny.name, circuit)
+    return Checkpoint(tiny.transformer, tiny.record, tiny.name, circuit)
 
 
 def test_who_plays_a_role_and_who_leads_it_belong_to_the_question(tiny: Checkpoint):
@@ -278,7 +282,7 @@ def test_what_a_result_says_of_its_question_gives_its_hash_again(recipe_file, tm
 def test_a_recipe_asks_the_episodes_of_the_checkpoints_own_seed(recipe_file, tmp_path: Path, tiny: Checkpoint):
     record = tiny.record.model_copy(update={"protocol": tiny.record.protocol | {"data_seed": 1}})
     shown = "measures=[{name: attention-pattern, heads: dec-cross-0.0, episode: 4}]"
-    asked = Checkpoint(tiny.model, record, "tiny")
+    asked = Checkpoint(tiny.transformer, record, "tiny")
     found = run(recipe_file(TEXT), tmp_path / "out", shown, checkpoint=asked).result.details
     assert found[0].prompt == str(select(Episodes(count=12), 1)[4])
 

@@ -11,22 +11,22 @@ from pathlib import Path
 
 import pytest
 
+from steer.base.registry import Registry
+from steer.measures import MEASURES
+from steer.recipe.kinds import KINDS
+
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "docs"))
 import house  # noqa: E402
 
-# Imports against the order of the rooms that are there today, each with why. One that is gone must go from here too.
-EXCEPTIONS = {
-    ("measures", "recipe"): "measures are given the recipe's own entries; a measure's settings should be its own",
-}
 ALONE = {  # a library -> the one folder that may import it
     "nnsight": "steer/engine/backends",
     "matplotlib": "steer/drawing/figures",
     "seaborn": "steer/drawing/figures",
 }
 WITHOUT_TORCH = (
-    "steer/base", "steer/anatomy", "steer/results", "steer/tasks", "steer/plan", "steer/recipe",
-    "steer/engine/schedule.py", "steer/engine/text.py", "steer/models/names.py",
+    "steer/base", "steer/anatomy", "steer/results", "steer/tasks", "steer/plan", "steer/measures", "steer/recipe",
+    "steer/engine/schedule.py", "steer/engine/text.py", "steer/models/families.py", "steer/models/plain/family.py",
 )  # fmt: skip
 COMMANDS = (["plan", "swap_index"], ["validate", "recipes"], ["schema"], ["ls"])
 
@@ -52,12 +52,11 @@ def test_every_folder_is_a_room():
 
 
 def test_rooms_import_only_rooms_above_them():
-    """But for the exceptions, all of which are still needed."""
-    wrong = house.upward(house.imports())
-    strays = {pair: places for pair, places in wrong.items() if pair not in EXCEPTIONS}
-    assert not strays, strays
-    over = set(EXCEPTIONS) - set(wrong)
-    assert not over, f"no exception is needed any more for {over}"
+    assert house.upward(house.imports()) == {}
+
+
+def test_rooms_are_joined_by_few_imports():
+    assert len(house.imports()) <= 70
 
 
 def test_the_laws_see_an_import_that_breaks_them(tmp_path: Path):
@@ -118,3 +117,14 @@ def test_what_a_recipe_means_is_told_without_torch():
         "    assert not heavy, f'{arguments} loads {heavy}'\n"
     )
     started(program, json.dumps(COMMANDS))
+
+
+@pytest.mark.parametrize(("folder", "registry"), [("measures", MEASURES), ("recipe/kinds", KINDS)])
+def test_no_measure_knows_another_and_no_kind_does(folder: str, registry: Registry):
+    """What several share stands in files that offer none of them."""
+    offering = {registry.places[name].partition(":")[0] for name in registry}
+    assert len(offering) >= 6
+    assert offering <= set(modules(f"steer/{folder}"))
+    for module in offering:
+        others = FILES[module.replace(".", "/") + ".py"] & (offering - {module})
+        assert not others, f"{module} imports {others}"

@@ -221,7 +221,7 @@ def test_validation_is_the_saved_models_own_score(tmp_path: Path):
     trainer.run(tmp_path)
     saved = load_checkpoint(str(tmp_path))
     shown = make_splits(0).validation
-    right = np.mean([given == e.answer for given, e in zip(answers(saved.model, shown), shown, strict=True)])
+    right = np.mean([given == e.answer for given, e in zip(answers(saved.transformer, shown), shown, strict=True)])
     assert 0.05 < right < 0.98
     assert saved.record.history[-1]["validation_exact"] == round(float(right), 4)
 

@@ -28,7 +28,9 @@ def fresh(count: int, seed: int) -> list[Episode]:
 
 
 def right(checkpoint: Checkpoint, shown: list[Episode]) -> float:
-    return float(np.mean([given == e.answer for given, e in zip(answers(checkpoint.model, shown), shown, strict=True)]))
+    return float(
+        np.mean([given == e.answer for given, e in zip(answers(checkpoint.transformer, shown), shown, strict=True)])
+    )
 
 
 def test_the_tiny_preset_learns_its_task_and_has_a_circuit(steer, tmp_path: Path):
@@ -49,7 +51,7 @@ def test_the_tiny_preset_learns_its_task_and_has_a_circuit(steer, tmp_path: Path
 def test_the_shipped_circuit_is_what_the_search_finds():
     shipped = load_checkpoint("seed1")
     splits = make_splits(shipped.record.data_seed)
-    bare = Checkpoint(shipped.model, shipped.record, shipped.name)
+    bare = Checkpoint(shipped.transformer, shipped.record, shipped.name)
     asked = shipped.circuit.evidence.settings
     found = discover(bare, splits.validation, splits.test, asked.episodes, asked.threshold)
     assert {role: set(heads) for role, heads in found.roles.items()} == {

@@ -13,10 +13,10 @@ from sklearn.linear_model import LinearRegression
 from tokens import COLOUR_IDS, ID, PAD_ID, SCORING, VOCABULARY, collate
 
 from steer.anatomy.nodes import Node, Site
-from steer.measures.alignment import Alignment
+from steer.measures.alignment import Alignment, ov_alignment
 from steer.measures.answers import exact_match, exact_tokens, token_accuracy
 from steer.measures.attention import attention_accuracy, attention_mass
-from steer.measures.attribution import logit_attribution, ov_alignment
+from steer.measures.attribution import logit_attribution
 from steer.measures.representation import explained, principal_components, r_squared
 from steer.models.plain.config import ModelConfig
 from steer.models.plain.model import PlainModel

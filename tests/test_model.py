@@ -180,7 +180,7 @@ def test_greedy_feeds_back_its_own_choices(paper_model: Transformer):
 
 def test_exact_match_by_greedy_and_by_teacher_forcing_agree():
     """On a trained model, which is right about some of these and wrong about others."""
-    model = load_checkpoint("seed2").model
+    model = load_checkpoint("seed2").transformer
     some = [episode for episode in EPISODES if len(episode.question.arguments) == 2]
     told = [replace(episode, answer=episode.answer[: 1 + n % 5]) for n, episode in enumerate(some[:60])]
     right = [said == episode.answer for said, episode in zip(answers(model, told), told, strict=True)]

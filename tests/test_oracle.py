@@ -12,14 +12,14 @@ from steer.anatomy.names import Names
 from steer.anatomy.nodes import Node, Site
 from steer.base.shipped import recipe_names
 from steer.engine.engine import Engine
-from steer.models.names import names_of
+from steer.models.families import names_of
 from steer.models.plain.config import ModelConfig
 from steer.models.plain.transformer import Transformer, initialise
 from steer.models.protocol import Batch
 from steer.plan.plan import COUNTERPART, REFERENCE, Forced, Mean, Plan, Zero, values_within
+from steer.recipe.kinds.steer import Steer
 from steer.recipe.load import load_recipe
 from steer.recipe.lower import lower
-from steer.recipe.schema import Steer
 from steer.tasks.compositional.counterparts import counterpart
 from steer.tasks.compositional.splits import make_splits
 

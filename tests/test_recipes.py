@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import get_args
 
 import jsonschema
 import pytest
@@ -21,9 +20,9 @@ from steer.engine.schedule import make_schedule
 from steer.engine.text import describe_plan
 from steer.models.plain.layout import PlainSteps
 from steer.plan.plan import Rebuilt
+from steer.recipe.kinds import KINDS
 from steer.recipe.load import load_recipe
 from steer.recipe.lower import lower
-from steer.recipe.schema import Recipe
 from steer.tasks.compositional.selection import Episodes, select
 
 CAST = named(2, 2, 8, {"output": (Node("dec-cross", 1, 4),), "primitive-pairing": (Node("enc-self", 1, 2),)})
@@ -272,9 +271,36 @@ def test_a_chain_of_n_links_takes_n_plus_one_forwards():
     assert one[1].condition == "enc-self-0.3"
 
 
+@pytest.mark.parametrize(
+    ("keys", "places"),
+    [
+        ("kind: chained-patch\nsources: [no-1]\nchain: [no-2]\n", ["2:11", "3:9"]),
+        ("kind: steer\nsets: [{name: one, sites: [no-1, $output.z]}]\n", ["2:28"]),
+        ("kind: compare\nconditions: [{ablate: no-1}, {keep: [no-2], among: no-3}]\n", ["2:23", "2:38", "2:52"]),
+        ("kind: keep-st\nnodes: no-1\ntensors: no-2\n", ["2:8", "3:10"]),
+        ("kind: clean\nmeasures: [{name: r-squared, site: no-1}, {components: no-2}]\n", ["2:36", "2:56"]),
+    ],
+)
+def test_names_are_checked_wherever_the_schema_says_that_they_are(recipe_file, keys: str, places: list[str]):
+    """In files that are at fault for other reasons too."""
+    found = [fault for fault in faults(recipe_file(keys + "wrong: 1\n")) if "no-" in fault]
+    assert [fault.split(".yaml:")[1].split(": ")[0] for fault in found] == places
+
+
 def test_every_kind_has_a_class_and_the_schema_forbids_the_rest():
     schema = RECIPE.json_schema()
-    assert len(schema["discriminator"]["mapping"]) == len(get_args(Recipe))
+    assert list(KINDS) == [
+        "keep-only-one",
+        "ablate-only-one",
+        "chained-patch",
+        "position-swap",
+        "steer",
+        "ablate-set",
+        "keep-set",
+        "compare",
+        "clean",
+    ]
+    assert set(schema["discriminator"]["mapping"]) == set(KINDS)
     assert all(d["additionalProperties"] is False for d in schema["$defs"].values() if d["type"] == "object")
 
 

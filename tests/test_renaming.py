@@ -64,7 +64,7 @@ def test_drawn_episodes_agree_with_trying():
 def test_what_training_has_under_other_names_is_left_out():
     episodes = make_splits(0).test[:8]
     trained = [relabel(episode, Dice(2, "names")) for episode in episodes[:3]]
-    model = load_checkpoint("tiny").model
+    model = load_checkpoint("tiny").transformer
     report = accuracy(checkpoint_of(model), episodes, trained=trained)
     groups = {score.group: score.episodes for score in report.groups}
     kept = [e for e in episodes if not any(same_by_trying(e, t) for t in trained)]

@@ -22,7 +22,7 @@ from steer.base.shipped import CHECKPOINTS, RECORD
 from steer.engine.engine import Engine
 from steer.experiments.renumber import numbers_as_trained, numbers_like, renumber
 from steer.models.checkpoint import WEIGHTS, Checkpoint, Record, load_checkpoint, read_record
-from steer.models.names import names_of
+from steer.models.families import names_of
 from steer.models.plain.config import ModelConfig
 from steer.models.plain.heads import reorder_heads
 from steer.models.plain.layout import plain_layout
@@ -205,7 +205,7 @@ def test_undone_it_is_the_same_checkpoint(numbered: Path, steer, tmp_path: Path)
 
 
 def test_logits_of_the_written_checkpoint_are_the_same(numbered: Path):
-    models = [load_checkpoint(str(name), dtype=torch.float64).model for name in (numbered, "seed1")]
+    models = [load_checkpoint(str(name), dtype=torch.float64).transformer for name in (numbered, "seed1")]
     prompt, output = torch.randint(3, 20, (6, 30)), torch.randint(3, 20, (6, 5))
     torch.testing.assert_close(models[0](prompt, output), models[1](prompt, output), rtol=0, atol=1e-12)
 

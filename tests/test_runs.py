@@ -10,7 +10,7 @@ import pytest
 from conftest import GOOD
 
 from steer.base.shipped import RECIPES, recipe_files, recipe_names
-from steer.models.names import names_of
+from steer.models.families import names_of
 from steer.recipe.load import gather, load_recipe
 from steer.results.files import read_result, to_json
 

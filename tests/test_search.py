@@ -342,7 +342,7 @@ def test_a_head_that_looks_and_writes_next_to_nothing_is_no_output_head():
 @pytest.mark.parametrize(("first", "second"), [(0.4, 1.0), (1.0, 0.4)])
 def test_the_head_of_a_role_that_matters_most_leads(first: float, second: float):
     made = chain(2)
-    block = made.model.enc[0]["self_attn"]
+    block = made.transformer.enc[0]["self_attn"]
     block.W_O.weight[:, :32] *= first
     block.W_O.weight[:, 32:] *= second
     found = discover(made, simple(60, (2, 4), 1), simple(60, (2, 4), 2), 60)
@@ -369,7 +369,9 @@ def test_a_model_that_answers_little_is_judged_by_what_it_answers():
     """The copier among several colours: it is right by luck, and that is its whole scale."""
     made, easy, hard = copier(), simple(60, (1, 1), 1), simple(120, (3, 4), 2)
     found = discover(made, easy, hard, 60).evidence.check.smallest_circuit
-    lucky = np.mean([given == episode.answer for given, episode in zip(answers(made.model, hard), hard, strict=True)])
+    lucky = np.mean(
+        [given == episode.answer for given, episode in zip(answers(made.transformer, hard), hard, strict=True)]
+    )
     assert 0.05 < lucky < 0.7
     assert found.clean.value == pytest.approx(lucky, abs=1e-4)
     assert found.clean.low < lucky < found.clean.high

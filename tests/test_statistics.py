@@ -347,7 +347,7 @@ def test_an_alignment_is_told_by_the_middle_95_percent():
 
 
 def test_an_evaluation_counts_each_group_by_hand():
-    model, shown = load_checkpoint("tiny").model, make_splits(0).validation[:80]
+    model, shown = load_checkpoint("tiny").transformer, make_splits(0).validation[:80]
     told = accuracy(checkpoint_of(model), shown)
     right = [given == episode.answer for given, episode in zip(answers(model, shown), shown, strict=True)]
     assert 0 < sum(right) < 80
@@ -371,7 +371,7 @@ def test_an_r_squared_lies_in_its_own_interval():
     """Drawing episodes anew adds noise, which lifts an R² near zero: the interval must still hold the number."""
     for seed in range(10):
         rng = np.random.default_rng(seed)
-        found = explained(rng.normal(size=(30, 4)), rng.integers(0, 2, 30), np.arange(30), seed)
+        found = explained(rng.normal(size=(200, 8)), rng.integers(0, 3, 200), np.arange(200), seed)
         assert found.low <= found.r2 <= found.high
 
 

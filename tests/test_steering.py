@@ -68,7 +68,7 @@ def test_the_ceiling_is_the_models_own_answer_to_the_counterpart():
     result = run_experiment(loaded, checkpoint)
     value = {(row.condition, row.against): row.value for row in result.rows}
     others = counterparts(select(loaded.recipe.episodes, 0, "index-in-question"), "index-in-question")
-    right = [said == other.answer for said, other in zip(answers(checkpoint.model, others), others, strict=True)]
+    right = [said == other.answer for said, other in zip(answers(checkpoint.transformer, others), others, strict=True)]
     assert value["ceiling", "counterfactual"] == pytest.approx(sum(right) / len(right))
     assert sum(right) > len(right) / 2
 

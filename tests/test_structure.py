@@ -17,8 +17,8 @@ from steer.drawing.figures.scatter import _numbers as scatter_numbers
 from steer.engine.engine import Engine
 from steer.experiments.api import build_recipe
 from steer.experiments.one import run_experiment
+from steer.measures.representation import Represented
 from steer.measures.setting import Setting
-from steer.measures.structure import Represented
 from steer.models.checkpoint import Checkpoint, Record, load_checkpoint
 from steer.models.plain.config import ModelConfig
 from steer.models.plain.transformer import Transformer
@@ -80,7 +80,7 @@ def test_the_only_writer_has_the_whole_logit(copier: Checkpoint):
     assert {name for name, value in shares.items() if value != 0} == {"dec-cross-0.0"}
     batch = collate(make_splits(0).test)
     prompt, output, target = map(torch.from_numpy, (batch.prompt, batch.output, batch.target))
-    whole = relative_logit(copier.model(prompt, output), target)
+    whole = relative_logit(copier.transformer(prompt, output), target)
     colour = torch.from_numpy(np.isin(batch.target, [i for i in range(20) if _is_colour(i)]))
     assert shares["dec-cross-0.0"] == pytest.approx(float(whole[colour].mean()))
 
@@ -100,8 +100,8 @@ def represented(copier: Checkpoint, make, tokens: str = "colours") -> Represente
     label, site = ("relative-index", "dec-cross-0.0.q") if tokens == "steps" else ("index-in-question", "enc.memory")
     measure = {"name": "r-squared", "site": site, "label": label, "tokens": tokens}
     recipe = build_recipe(kind="clean", measures=[measure]).recipe
-    engine = Engine(copier.plain)
-    found = Represented(Setting(recipe, copier, EPISODES), recipe.measures[0])
+    engine = Engine(copier.transformer)
+    found = Represented(Setting(copier, EPISODES, recipe.measures), recipe.measures[0])
     for batch in engine.batches(EPISODES, 15):
         shape = (*batch.tokens["answer" if tokens == "steps" else "prompt"].shape, SIZE)
         values = torch.full(shape, 1e6, dtype=torch.float64)  # what is not labelled must not be read
@@ -204,7 +204,7 @@ def test_a_pattern_is_that_of_the_bare_model(steer, tmp_path: Path):
     from steer.models.checkpoint import load_checkpoint
     from steer.tasks.compositional.selection import Episodes, select
 
-    model = load_checkpoint("seed1").model
+    model = load_checkpoint("seed1").transformer
     episode = select(Episodes(count=12, arity=2), 0)[0]
     batch = collate([episode])
     with torch.no_grad():

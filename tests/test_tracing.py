@@ -142,7 +142,7 @@ def test_a_search_uses_the_episodes_that_were_held_out_from_the_checkpoint(
 ):
     tiny, given = load_checkpoint("tiny"), []
     record = tiny.record.model_copy(update={"protocol": tiny.record.protocol | {"data_seed": 7}})
-    save_checkpoint(tmp_path / "mine", tiny.model, record)
+    save_checkpoint(tmp_path / "mine", tiny.transformer, record)
 
     def found(checkpoint: Checkpoint, searched: object, judged: object, *rest: object) -> Circuit:
         given.extend((searched, judged))

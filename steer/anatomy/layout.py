@@ -158,6 +158,10 @@ class Layout:
             return dict(own.reads)[port] if port in INPUT_PORTS else own.writes
         return next((stream.name for stream in self.streams if stream.read_as == site), self.streams[-1].name)
 
+    def holds(self, sequence: str) -> str:
+        """The model's sequence in which one of the task's, the prompt or the answer, is found."""
+        return {"prompt": self.prompt, "answer": self.answer}[sequence]
+
     def computed_over(self, site: Site) -> str:
         """The sequence whose stream a site is computed in, which for keys of another sequence is not their own."""
         block = self.block(site.node).writes if site.node in self._number else self._home(site)

@@ -231,9 +231,10 @@ def _taken_for_numbers(data: Any, made: Any, loc: Loc) -> Iterator[tuple[Loc, bo
         yield loc, data
     elif isinstance(data, dict):
         for key, value in data.items():
-            yield from _taken_for_numbers(
-                value, made[key] if isinstance(made, dict) else getattr(made, key), (*loc, key)
-            )
+            if isinstance(made, dict) or hasattr(made, key):  # or it was made into something else
+                yield from _taken_for_numbers(
+                    value, made[key] if isinstance(made, dict) else getattr(made, key), (*loc, key)
+                )
     elif isinstance(data, list):
         for index, value in enumerate(data):
             yield from _taken_for_numbers(value, made[index], (*loc, index))

@@ -24,6 +24,7 @@ from steer.commands.discover import discover
 from steer.commands.draw import draw
 from steer.commands.episodes import episodes
 from steer.commands.eval import evaluate
+from steer.commands.importing import import_weights
 from steer.commands.ls import ls
 from steer.commands.migrate import migrate
 from steer.commands.plan import plan, schema, validate
@@ -142,3 +143,4 @@ for command in (
 ):
     app.command()(command)
 app.command("eval")(evaluate)
+app.command("import")(import_weights)

@@ -33,7 +33,7 @@ def attend(
     from steer.drawing.tables import pattern_text
     from steer.experiments.attend import attention_pattern, choose_episode
     from steer.models.checkpoint import load_checkpoint
-    from steer.models.names import names_of
+    from steer.models.families import names_of
 
     node = names_of(checkpoint).head(head)
     loaded = load_checkpoint(checkpoint)

@@ -49,7 +49,7 @@ def attribute(
     from steer.experiments.attend import choose_episode
     from steer.experiments.component import component_page
     from steer.models.checkpoint import load_checkpoint
-    from steer.models.names import names_of
+    from steer.models.families import names_of
 
     nodes = names_of(checkpoint).nodes(head)
     if len(nodes) != 1:

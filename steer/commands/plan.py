@@ -21,7 +21,7 @@ def plan(
 
     from steer.engine.schedule import make_schedule
     from steer.engine.text import describe_plan
-    from steer.models.names import steps_of
+    from steer.models.families import steps_of
     from steer.recipe.load import load_recipe
 
     loaded = load_recipe(recipe, *(changes or []))

@@ -50,7 +50,7 @@ def renumber(
 def _numbering(loaded: Checkpoint, like: str) -> tuple[Numbering, str]:
     """The new numbers, and whose they are."""
     from steer.experiments.renumber import numbers_as_trained, numbers_like
-    from steer.models.names import names_of
+    from steer.models.families import names_of
     from steer.paper.numbers import PAPER_HEADS
 
     if like == PAPER:

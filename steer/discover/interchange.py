@@ -50,7 +50,7 @@ def interchange(
     checkpoint: Checkpoint, episodes: Sequence[Example], seed: int = 0, engine: Engine | None = None
 ) -> list[Interchange]:
     """For each variable and the sites that the circuit's roles say carry it: how often the predicted answer comes."""
-    names, engine, rows = checkpoint.names, engine or Engine(checkpoint.plain), []
+    names, engine, rows = checkpoint.names, engine or Engine(checkpoint.model), []
     shown = [episode for episode in episodes if checkpoint.task.chooses(episode)]
     for variable, places in checkpoint.task.carriers.items():
         sets = {f"{role}.{port}": _sites(names, role, port) for role, port in places}

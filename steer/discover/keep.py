@@ -43,7 +43,7 @@ def find_circuit(
     known = circuit is not None
     if circuit is None:
         searched, judged = (loaded.task.split(one, loaded.record.data_seed) for one in loaded.task.splits[-2:])
-        bare = Checkpoint(loaded.model, loaded.record, loaded.name)  # search without the stored circuit
+        bare = Checkpoint(loaded.transformer, loaded.record, loaded.name)  # search without the stored circuit
         circuit = discover(bare, searched, judged, settings.episodes, settings.threshold, tell)
     write_circuit(circuit, folder)
     _, undrawn = attempt(lambda: draw_all(circuit, folder), "circuit") if circuit.members else (None, "")

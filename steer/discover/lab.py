@@ -40,7 +40,7 @@ class Lab:
         counterparts: Sequence[Example] = (),
     ) -> None:  # fmt: skip
         """Labs that share an engine share its budget, and the clean runs of the same episodes."""
-        self.checkpoint, self.engine = checkpoint, engine or Engine(checkpoint.plain)
+        self.checkpoint, self.engine = checkpoint, engine or Engine(checkpoint.model)
         self.names, self.layout, self.model = checkpoint.names, self.engine.layout, self.engine.model
         self.task, self.scoring, self.pad = checkpoint.task, checkpoint.scoring, checkpoint.vocabulary.pad
         self.positions = checkpoint.task.longest_answer

@@ -59,7 +59,7 @@ def discover(
     threshold: float = THRESHOLD, tell: Tell = lambda done, text: None,
 ) -> Circuit:  # fmt: skip
     """Search on some episodes (`count` of each kind), judge on others (twice as many)."""
-    engine = Engine(checkpoint.plain)
+    engine = Engine(checkpoint.model)
     lab = Lab(checkpoint, searched[:count], engine=engine)
     choosing = Lab(checkpoint, choices(checkpoint.task, searched)[:count], engine=engine)
     tell(0.02, "roles")
@@ -128,7 +128,7 @@ def verify(
 ) -> Check:
     """Is it right? On other episodes: what the circuit does alone, what gradients say, what interchanges do."""
     tell(0.7, "judging")
-    engine = Engine(checkpoint.plain)
+    engine = Engine(checkpoint.model)
     lab = Lab(checkpoint, episodes, engine=engine)
     core = [lab.names.head(member.node) for member in circuit.members if member.core]
     writers = [lab.names.head(name) for name in evidence.traced_from]
@@ -142,7 +142,7 @@ def verify(
     ports = [lab.names.site(name) for name in dict.fromkeys(edge.target for edge in circuit.edges)]
     agreement = compare_with_gradients(some, ports).agreement() if ports else None
     tell(0.9, "interchanges")
-    known = Checkpoint(checkpoint.model, checkpoint.record, checkpoint.name, circuit)
+    known = Checkpoint(checkpoint.transformer, checkpoint.record, checkpoint.name, circuit)
     return Check(
         judged_on=f"{len(episodes)} other episodes",
         traced_heads=HeadSet(heads=len(traced), faithfulness=kept_accuracy(lab, traced)),

@@ -8,7 +8,7 @@ plans over the same examples, and computed again when it does not.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -21,7 +21,7 @@ from steer.engine.engine import BATCH, Engine
 from steer.engine.schedule import Pass, Schedule, make_schedule
 from steer.engine.store import Values
 from steer.engine.values import Hooks, Worlds
-from steer.models.greedy import write_answers
+from steer.models.greedy import saying_the_same, write_answers
 from steer.models.protocol import Batch, Reading
 from steer.plan.plan import CLEAN, COUNTERPART, REFERENCE, Greedy, Plan, Resampled, Run, runs_behind, values_within
 
@@ -126,11 +126,9 @@ class Session:
 
     def _counterpart(self, batch: Batch) -> Values:
         """The clean run on the counterparts of a batch, with the same tokens in the answer."""
-        answer = self.engine.layout.answer
-        twin = self.engine.model.encode(self.inputs.counterparts, batch.rows, batch.number)
-        tokens = {**twin.tokens, answer: batch.tokens[answer]}
-        real = {**twin.real, answer: batch.real[answer]}
-        return self.engine.hooks(replace(twin, tokens=tokens, real=real), self.schedule.of(COUNTERPART))
+        model = self.engine.model
+        twin = model.encode(self.inputs.counterparts, batch.rows, batch.number)
+        return self.engine.hooks(saying_the_same(model, twin, batch), self.schedule.of(COUNTERPART))
 
     @torch.no_grad()
     def generate(self, run: Run, batch: Batch) -> Tensor:

@@ -24,7 +24,7 @@ def accuracy(
         given.append(answer)
         tell(len(given))
     right = np.array([answer == episode.answer for answer, episode in zip(given, episodes, strict=True)])
-    forced = score_all(checkpoint.model, episodes, checkpoint.vocabulary)
+    forced = score_all(checkpoint.transformer, episodes, checkpoint.vocabulary)
     named = checkpoint.task.groups(episodes, trained)
     groups = [
         _score("all", right),
@@ -44,7 +44,7 @@ def strict(
     scores, done = [], 0
     for name, part in slices.items():
         score = GroupScore(part.words, 0, slice=name)
-        if max(len(episode.prompt) for episode in part.examples) <= checkpoint.model.config.max_length:
+        if max(len(episode.prompt) for episode in part.examples) <= checkpoint.model.max_length:
             given = checkpoint.answers(part.examples)
             right = [answer == episode.answer for answer, episode in zip(given, part.examples, strict=True)]
             score = _score(part.words, np.array(right), name)

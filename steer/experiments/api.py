@@ -7,7 +7,8 @@ from typing import Any
 from steer.base.errors import keyed
 from steer.base.yaml import Document
 from steer.experiments.one import run_experiment
-from steer.models.checkpoint import Checkpoint, load_checkpoint
+from steer.models.families import load_subject
+from steer.models.subject import Subject
 from steer.recipe.load import Loaded, load_recipe
 from steer.recipe.tasked import schema_for
 from steer.results.result import Result
@@ -19,9 +20,9 @@ def build_recipe(name: str = "recipe", **keys: Any) -> Loaded:
     return Loaded(name, schema_for(document).check(document), document)
 
 
-def run(recipe: Loaded | str, checkpoint: Checkpoint | None = None) -> Result:
+def run(recipe: Loaded | str, checkpoint: Subject | None = None) -> Result:
     """Run a recipe (or one by name), on the checkpoint that it names or on another. Nothing is written to disk."""
     recipe = load_recipe(recipe) if isinstance(recipe, str) else recipe
     with recipe.placing(), keyed("checkpoint"):
-        checkpoint = checkpoint or load_checkpoint(recipe.recipe.checkpoint)
+        checkpoint = checkpoint or load_subject(recipe.recipe.checkpoint)
     return run_experiment(recipe, checkpoint)

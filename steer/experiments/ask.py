@@ -13,7 +13,7 @@ from steer.engine.engine import Engine
 from steer.engine.session import Found, Inputs, Session
 from steer.experiments.api import build_recipe
 from steer.experiments.attend import plain_numbers
-from steer.measures.structure import axis_tokens
+from steer.measures.pattern import axis_tokens
 from steer.models.checkpoint import Checkpoint
 from steer.recipe.lower import lower
 from steer.results.details import Pattern
@@ -53,7 +53,7 @@ def ask(checkpoint: Checkpoint, episode: Example, variable: str, sites: Sequence
             {"name": "attention-pattern", "heads": output}, {"name": "exact-match", "decoding": "greedy"},
         ],
     ).recipe  # fmt: skip
-    engine, plan = Engine(checkpoint.plain), lower(recipe, checkpoint.names).plan
+    engine, plan = Engine(checkpoint.model), lower(recipe, checkpoint.names).plan
     head, vocabulary = checkpoint.names.head(output), checkpoint.vocabulary
 
     def runs(shown: Example) -> list[Found]:
@@ -61,9 +61,9 @@ def ask(checkpoint: Checkpoint, episode: Example, variable: str, sites: Sequence
 
     def look(condition: str, written: tuple[str, ...]) -> Pattern:
         found = runs(episode.answering(written))
-        values = next(one.values for one in found if one.run.condition == condition)
-        queries, keys = axis_tokens(engine.layout, head, episode, written, vocabulary)
-        weights = plain_numbers(values[Site(head, "pattern")][0])
+        one = next(one for one in found if one.run.condition == condition)
+        queries, keys = axis_tokens(engine.layout, head, one.batch, 0, vocabulary)
+        weights = plain_numbers(one.values[Site(head, "pattern")][0])
         return Pattern(str(head), str(episode), written, queries, keys, weights, condition, expected=episode.answer)
 
     written = {one.run.condition: one.written for one in runs(episode) if one.written is not None}

@@ -10,7 +10,7 @@ from torch import Tensor
 from steer.anatomy.nodes import Node, Site
 from steer.base.errors import SteerError
 from steer.engine.engine import Engine
-from steer.measures.structure import axis_tokens
+from steer.measures.pattern import axis_tokens
 from steer.models.checkpoint import Checkpoint
 from steer.results.details import Pattern
 from steer.tasks.task import Example
@@ -22,10 +22,8 @@ def choose_episode(checkpoint: Checkpoint, number: int | None, prompt: str | Non
         raise SteerError("give --episode or --prompt, not both")
     if prompt is not None:
         typed: Example = checkpoint.task.parse(prompt)
-        if len(typed.prompt) > checkpoint.model.config.max_length:
-            raise SteerError(
-                f"prompt: {len(typed.prompt)} tokens, the model takes {checkpoint.model.config.max_length}"
-            )
+        if len(typed.prompt) > checkpoint.model.max_length:
+            raise SteerError(f"prompt: {len(typed.prompt)} tokens, the model takes {checkpoint.model.max_length}")
         return typed
     split = checkpoint.task.splits[-1]
     episodes: Sequence[Example] = checkpoint.task.split(split, checkpoint.record.data_seed)
@@ -38,10 +36,10 @@ def choose_episode(checkpoint: Checkpoint, number: int | None, prompt: str | Non
 def attention_pattern(checkpoint: Checkpoint, head: Node, episode: Example) -> Pattern:
     """A head's pattern while the model reads the prompt and writes its own answer."""
     written = next(checkpoint.answers([episode]))
-    engine, site = Engine(checkpoint.plain), Site(head, "pattern")
+    engine, site = Engine(checkpoint.model), Site(head, "pattern")
     (batch,) = engine.batches([episode.answering(written)])
     weights = engine.clean(batch, [site])[site][0]
-    queries, keys = axis_tokens(engine.layout, head, episode, written, checkpoint.vocabulary)
+    queries, keys = axis_tokens(engine.layout, head, batch, 0, checkpoint.vocabulary)
     return Pattern(str(head), str(episode), written, queries, keys, plain_numbers(weights), expected=episode.answer)
 
 

@@ -16,18 +16,17 @@ from torch import Tensor
 from steer.anatomy.layout import Layout
 from steer.anatomy.nodes import Node, Site
 from steer.engine.engine import Engine
-from steer.measures.alignment import Alignment
+from steer.measures.alignment import Alignment, add_alignment
 from steer.measures.attention import attention_accuracy
 from steer.measures.attribution import logit_attribution
-from steer.measures.measured import is_crossing
-from steer.measures.structure import add_alignment
+from steer.measures.measure import is_crossing
 from steer.models.checkpoint import Checkpoint
 from steer.models.protocol import Batch, Reading
 from steer.models.scoring import Scoring
 from steer.results.details import Histogram
 from steer.results.rows import Labels, Row
 from steer.results.tally import Tally, bootstrap_weights
-from steer.tasks.task import Example
+from steer.tasks.task import ANSWER, Example
 
 
 @dataclass
@@ -45,7 +44,7 @@ class Page:
 
 @torch.no_grad()
 def component_page(checkpoint: Checkpoint, node: Node, episodes: Sequence[Example], seed: int = 0) -> Page:
-    engine, scoring = Engine(checkpoint.plain), checkpoint.scoring
+    engine, scoring = Engine(checkpoint.model), checkpoint.scoring
     layout, crossing = engine.layout, is_crossing(engine.layout, node)
     tallies = _tallies(node, len(episodes), layout, scoring)
     aligned = Alignment(len(episodes))
@@ -53,10 +52,11 @@ def component_page(checkpoint: Checkpoint, node: Node, episodes: Sequence[Exampl
         values, target = engine.reading(batch), batch.target
         if layout.reaches_logits(node):
             alternatives = scoring.alternatives([episodes[row] for row in batch.rows])
-            share = _contribution(engine, node, values, target, alternatives)
+            share = _contribution(engine, node, batch, values, alternatives)
             _add_contribution(scoring, batch, share, tallies)
         if crossing:
-            found = attention_accuracy(values[Site(node, "pattern")], batch.tokens[layout.looks_at(node)], target)
+            pattern, keys = batch.at(ANSWER, values[Site(node, "pattern")]), batch.tokens[layout.looks_at(node)]
+            found = attention_accuracy(pattern, keys, target)
             tallies["attention-accuracy"].put_tensors(batch.rows, found, scoring.counts(target))
             add_alignment(aligned, engine.model, scoring, node, batch, values)
     weights = bootstrap_weights(len(episodes), seed)
@@ -81,12 +81,13 @@ def _tallies(node: Node, episodes: int, layout: Layout, scoring: Scoring) -> dic
 
 
 def _contribution(
-    engine: Engine, node: Node, values: Reading, target: Tensor, alternatives: Sequence[tuple[int, ...]]
+    engine: Engine, node: Node, batch: Batch, values: Reading, alternatives: Sequence[tuple[int, ...]]
 ) -> Tensor:
-    """What a node writes into the logits of these tokens: B T."""
+    """What a node writes into the logits of the right tokens: B T."""
     layout = engine.layout
-    shares = logit_attribution(engine.model, {node: values[layout.written(node)]}, values, target, alternatives)
-    return shares[str(node)].double()
+    write = {node: batch.at(ANSWER, values[layout.written(node)])}
+    clean = {site: batch.at(ANSWER, values[site]) for site in layout.scales}
+    return logit_attribution(engine.model, write, clean, batch.target, alternatives)[str(node)].double()
 
 
 def _add_contribution(scoring: Scoring, batch: Batch, share: Tensor, tallies: dict[str, Tally]) -> None:

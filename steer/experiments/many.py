@@ -20,7 +20,7 @@ from steer.results.result import Result
 
 if TYPE_CHECKING:
     from steer.engine.engine import Engine
-    from steer.models.checkpoint import Checkpoint
+    from steer.models.subject import Subject
 
 Advance = Callable[[float, str], None]
 
@@ -128,23 +128,21 @@ def run_one(path: Path, job: Job, tell: Callable[[float], None] = lambda done: N
 def _run(path: Path, job: Job, tell: Callable[[float], None]) -> Outcome:
     loaded = load_recipe(str(path), *job.changes)
 
-    import torch
-
     from steer.experiments.one import experiment_hash
-    from steer.models.checkpoint import load_checkpoint
     from steer.models.devices import check_device
+    from steer.models.families import load_subject
 
     if job.dtype not in ("float32", "float64"):
         raise ConfigError(f"--dtype is float32 or float64, not {job.dtype!r}")
     check_device(job.device)
     with loaded.placing(), keyed("checkpoint"):
-        checkpoint = load_checkpoint(loaded.recipe.checkpoint, job.device, getattr(torch, job.dtype))
+        checkpoint = load_subject(loaded.recipe.checkpoint, job.device, job.dtype)
     folder = job.out / f"{loaded.name}-{experiment_hash(loaded.recipe, checkpoint)[:8]}"
     return run_loaded(loaded, checkpoint, folder, job.force, tell)
 
 
 def run_loaded(
-    loaded: Loaded, checkpoint: Checkpoint, folder: Path, force: bool, tell: Callable[[float], None],
+    loaded: Loaded, checkpoint: Subject, folder: Path, force: bool, tell: Callable[[float], None],
     engine: Engine | None = None,
 ) -> Outcome:  # fmt: skip
     """Run a recipe unless the folder holds its result already; draw its figures and write everything."""

@@ -20,38 +20,39 @@ from steer.engine.engine import Engine
 from steer.engine.session import Inputs, Session
 from steer.measures.collect import Collectors
 from steer.measures.setting import Setting
-from steer.models.checkpoint import Checkpoint
 from steer.models.protocol import Batch
+from steer.models.subject import Subject
 from steer.plan.plan import Plan
 from steer.recipe.load import Loaded
-from steer.recipe.predicted import changed_variable, counterparts
-from steer.recipe.schema import OWN, Recipe, Steer
+from steer.recipe.schema import OWN, Recipe
 from steer.results.provenance import Provenance
 from steer.results.result import Result, content_hash
 from steer.tasks.task import Example
 
 RESULT_REVISION = 3  # increase when a recipe's results may change: saved results are then computed again
-UNABLATED = ("clean", "steer", "position-swap")  # kinds of recipes that ablate nothing
 REFERENCE = 2_000  # episodes of another set that means are taken over, at most
 Tell = Callable[[float], None]
 
 
 def run_experiment(
-    loaded: Loaded, checkpoint: Checkpoint, tell: Tell = lambda done: None, engine: Engine | None = None
+    loaded: Loaded, subject: Subject, tell: Tell = lambda done: None, engine: Engine | None = None
 ) -> Result:
     """Run a recipe on a checkpoint. Recipes that share an engine share its clean run."""
     with loaded.placing():  # what only the data can tell is at fault somewhere in the file as well
-        return _run(loaded, checkpoint, tell, engine or Engine(checkpoint.plain))
+        return _run(loaded, subject, tell, engine or Engine(subject.model))
 
 
-def _run(loaded: Loaded, checkpoint: Checkpoint, tell: Tell, engine: Engine) -> Result:
+def _run(loaded: Loaded, subject: Subject, tell: Tell, engine: Engine) -> Result:
     started, recipe = time.perf_counter(), loaded.recipe
-    lowered = loaded.lower(checkpoint.names)
-    inputs = examples_of(recipe, checkpoint)
+    subject = subject.about(recipe.task) if recipe.task.source else subject
+    lowered = loaded.lower(subject.names)
+    inputs = examples_of(recipe, subject)
     warnings = place_warnings(lowered.plan, engine.batches(inputs.examples), engine.layout)
-    setting = Setting(recipe, checkpoint, inputs.examples, warnings)
-    collectors = Collectors(setting, lowered.numbers, lowered.clean, lowered.unmoved)
-    sites = list(dict.fromkeys(site for name in recipe.tensors for site in checkpoint.names.sites(name)))
+    asked = any(measure.against != "answer" for measure in recipe.measures)
+    predicted = recipe.counterfactual(inputs.examples) if asked else ()
+    setting = Setting(subject, inputs.examples, recipe.measures, recipe.seed, predicted, warnings)
+    collectors = Collectors(setting, lowered.numbers, lowered.clean, lowered.unmoved, lowered.plan.ends)
+    sites = list(dict.fromkeys(site for name in recipe.tensors for site in subject.names.sites(name)))
     saved: dict[str, list[tuple[list[int], Tensor]]] = {}
     for found in Session(engine, lowered.plan, inputs, tell):
         condition = found.run.condition or ""
@@ -63,31 +64,43 @@ def _run(loaded: Loaded, checkpoint: Checkpoint, tell: Tell, engine: Engine) -> 
             saved.setdefault(f"{condition}/{site}", []).append((found.batch.rows, found.values[site].cpu()))
     rows, details = collectors.rows(), collectors.details()
     tensors = {name: _in_order(parts, len(inputs.examples)) for name, parts in saved.items()}
-    provenance = describe(loaded, checkpoint, lowered.plan, inputs)
+    provenance = describe(loaded, subject, lowered.plan, inputs)
     provenance = replace(provenance, seconds=round(time.perf_counter() - started, 2))
     return Result(provenance, rows, tensors, details)
 
 
-def examples_of(recipe: Recipe, checkpoint: Checkpoint) -> Inputs:
+def examples_of(recipe: Recipe, subject: Subject) -> Inputs:
     """The episodes that a recipe means, their counterparts, and those that ablation means are taken over."""
-    check_task(recipe, checkpoint)
+    check_task(recipe, subject)
     with keyed("episodes"):
-        episodes = checkpoint.task.examples(recipe.episodes, checkpoint.record.data_seed, changed_variable(recipe))
-        check_lengths(episodes, checkpoint)
-    return Inputs(episodes, counterparts(episodes, recipe), reference_episodes(recipe, checkpoint))
+        episodes = subject.task.examples(recipe.episodes, subject.data_seed, recipe.changed_variable)
+        check_lengths(episodes, subject)
+    others = recipe.counterparts(episodes)
+    check_counterparts(episodes, others)
+    return Inputs(episodes, others, reference_episodes(recipe, subject))
 
 
-def check_task(recipe: Recipe, checkpoint: Checkpoint) -> None:
-    if recipe.task is not checkpoint.task:
-        raise SteerError(
-            f"the recipe is about the task {recipe.task.name!r}, {checkpoint.name} of {checkpoint.task.name!r}"
-        )
+def check_task(recipe: Recipe, subject: Subject) -> None:
+    if recipe.task is not subject.task:
+        raise SteerError(f"the recipe is about the task {recipe.task.name!r}, {subject.name} of {subject.task.name!r}")
 
 
-def check_lengths(episodes: Sequence[Example], checkpoint: Checkpoint) -> None:
-    longest, most = max(len(episode.prompt) for episode in episodes), checkpoint.model.config.max_length
+def check_lengths(episodes: Sequence[Example], subject: Subject) -> None:
+    longest, most = max(len(episode.prompt) for episode in episodes), subject.model.max_length
     if longest > most:
-        raise KeyedError([(("split",), f"prompts of up to {longest} tokens; {checkpoint.name} takes {most}")])
+        raise KeyedError([(("split",), f"prompts of up to {longest} tokens; {subject.name} takes {most}")])
+    layout, answer = subject.model.layout, subject.task.longest_answer
+    if layout.prompt == layout.answer and longest + answer > most:
+        text = f"prompts of up to {longest} tokens and answers of up to {answer}; {subject.name} takes {most} in all"
+        raise KeyedError([(("split",), text)])
+
+
+def check_counterparts(episodes: Sequence[Example], others: Sequence[Example]) -> None:
+    """A site takes its counterpart's value place by place, so both prompts must have as many."""
+    for episode, other in zip(episodes, others, strict=False):
+        if len(episode.prompt) != len(other.prompt):
+            text = f"{len(other.prompt)} tokens in {str(other)!r:.60}, {len(episode.prompt)} in {str(episode)!r:.60}"
+            raise KeyedError([(("variable",), f"a counterpart must have as many tokens: {text}")])
 
 
 def place_warnings(plan: Plan, batches: Sequence[Batch], layout: Layout) -> dict[str, str]:
@@ -107,32 +120,32 @@ def place_warnings(plan: Plan, batches: Sequence[Batch], layout: Layout) -> dict
     return warnings
 
 
-def reference_episodes(recipe: Recipe, checkpoint: Checkpoint) -> Sequence[Example]:
+def reference_episodes(recipe: Recipe, subject: Subject) -> Sequence[Example]:
     """The episodes that ablation means are taken over, when they are not the recipe's own."""
     if recipe.ablation.reference == OWN:
         return ()
-    return checkpoint.task.split(recipe.ablation.reference, checkpoint.record.data_seed)[:REFERENCE]
+    return subject.task.split(recipe.ablation.reference, subject.data_seed)[:REFERENCE]
 
 
-def describe(loaded: Loaded, checkpoint: Checkpoint, plan: Plan, inputs: Inputs) -> Provenance:
+def describe(loaded: Loaded, subject: Subject, plan: Plan, inputs: Inputs) -> Provenance:
     """Where the numbers come from, so that anybody can get them again."""
-    recipe, weight = loaded.recipe, checkpoint.model.unembed.weight
+    recipe, weight = loaded.recipe, subject.model.like
     edits = {
         run.condition: [str(edit.site) for edit in run.edits if not edit.holds]
         for run in plan.runs
         if run.condition and run.edits
     }
     return Provenance(
-        loaded.name, checkpoint.weights, len(inputs.examples), recipe.episodes.count,
+        loaded.name, subject.weights, len(inputs.examples), recipe.episodes.count,
         recipe.kind, recipe.description, recipe.figure,
-        shown=recipe.sets[-1].name if isinstance(recipe, Steer) else "",
-        hash=experiment_hash(recipe, checkpoint), recipe=recipe.model_dump(mode="json"), changes=tuple(loaded.changes),
+        shown=recipe.shown,
+        hash=experiment_hash(recipe, subject), recipe=recipe.model_dump(mode="json"), changes=tuple(loaded.changes),
         edited={condition: tuple(sites) for condition, sites in edits.items()},
-        ablation="" if recipe.kind in UNABLATED else describe_ablation(recipe, len(inputs.reference)),
+        ablation=describe_ablation(recipe, len(inputs.reference)) if recipe.ablates else "",
         layer_norm="recomputed on edited streams",
         intervals="95 %, bootstrap over examples; Wilson where an example is one hit or miss",
         forwards=plan.forwards, device=str(weight.device), dtype=str(weight.dtype).removeprefix("torch."),
-        versions=versions(), task=checkpoint.task.name,
+        versions=versions(), task=subject.task.name,
     )  # fmt: skip
 
 
@@ -151,11 +164,13 @@ def describe_ablation(recipe: Recipe, count: int) -> str:
     return f"mean by {ablation.over} over {episodes} episodes" + kept * (ablation.over == "position")
 
 
-def experiment_hash(recipe: Recipe, checkpoint: Checkpoint) -> str:
-    question = recipe.model_dump(mode="json", exclude={"version", "description", "figure", "checkpoint"})
-    roles = {role: [str(node) for node in heads] for role, heads in checkpoint.names.roles.items()}
-    settings = {"dtype": str(checkpoint.model.unembed.weight.dtype), "roles": roles, "numbers": RESULT_REVISION}
-    return content_hash(question, checkpoint.record.weights_sha256, __version__, settings)
+def experiment_hash(recipe: Recipe, subject: Subject) -> str:
+    question = recipe.model_dump(mode="json", exclude={"version", "description", "figure", "checkpoint", "task"})
+    roles = {role: [str(node) for node in heads] for role, heads in subject.names.roles.items()}
+    settings = {"dtype": str(subject.model.like.dtype), "roles": roles, "numbers": RESULT_REVISION}
+    if recipe.task.fingerprint:
+        settings["task"] = recipe.task.fingerprint
+    return content_hash(question, subject.weights.sha256, __version__, settings)
 
 
 def _in_order(parts: list[tuple[list[int], Tensor]], count: int) -> Tensor:

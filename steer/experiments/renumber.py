@@ -114,7 +114,7 @@ class Renumbering:
 
 def renumber(checkpoint: Checkpoint, numbering: Numbering, like: str, name: str) -> Renumbering:
     """`like`: whose numbers these are, as people say it. `name`: what the new checkpoint is called."""
-    model = reorder_heads(checkpoint.model, numbering.order)
+    model = reorder_heads(checkpoint.transformer, numbering.order)
     sha256 = weights_hash(weights_data(model))
     record = checkpoint.record.model_copy(
         update={"weights_sha256": sha256, "renumbered": _composed(checkpoint.record, numbering.order, like)}

@@ -1,1 +1,20 @@
-"""Measures: arrays and tensors in, numbers with intervals out."""
+"""Measures by name, a file each: what a recipe may say of it, what it reads, its sums and rows."""
+
+from __future__ import annotations
+
+from steer.base.registry import Registry
+from steer.measures.measure import Measure
+
+MEASURES: Registry[type[Measure]] = Registry(
+    "steer.measures",
+    {
+        "attention-accuracy": "steer.measures.attention:AttentionMeasure",
+        "attention-mass": "steer.measures.attention:AttentionMeasure",
+        "exact-match": "steer.measures.answers:AnswerMeasure",
+        "token-accuracy": "steer.measures.answers:AnswerMeasure",
+        "logit-attribution": "steer.measures.attribution:AttributionMeasure",
+        "r-squared": "steer.measures.representation:RSquaredMeasure",
+        "attention-pattern": "steer.measures.pattern:PatternMeasure",
+        "ov-alignment": "steer.measures.alignment:AlignmentMeasure",
+    },
+)

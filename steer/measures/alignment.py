@@ -1,16 +1,110 @@
-"""OV alignment over many episodes: own row against the null of all other rows."""
+"""ov-alignment: what a head would copy from each token, own unembedding row against the null of all other rows."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
-from steer.results.details import Histogram, Sample
+from steer.anatomy.keyed import KeyedNames
+from steer.anatomy.layout import Layout
+from steer.anatomy.named import Heads
+from steer.anatomy.nodes import Node, Site
+from steer.base.errors import Key
+from steer.measures.measure import Measure, Reads, Sums, crossing_heads, rows_of
+from steer.measures.setting import Setting
+from steer.results.details import Detail, Histogram, Sample
+from steer.results.rows import Labels, Row, Unit
 from steer.results.tally import Floats, Tally
+from steer.tasks.task import Task
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from steer.models.protocol import Batch, Model, Reading
+    from steer.models.scoring import Scoring
 
 BINS = 60
 NULL_PERCENTILE = 97.5
 ABOVE_NULL = "ov-above-null"  # a share of tokens; the other measure here is an inner product
+
+
+class AlignmentMeasure(Measure):
+    """What a head would copy from a {token} token, times the unembedding rows of that {token} and of the others."""
+
+    figures: ClassVar[Mapping[str, str]] = {"histogram": "ov-alignment"}
+    name: Literal["ov-alignment"]
+    heads: Annotated[Heads, Field(description="dec-cross heads to measure")]
+    against: Literal["answer"] = "answer"
+
+    def reads(self, names: KeyedNames, task: Task, key: Key) -> Reads:
+        heads = crossing_heads(names, self.heads, (*key, "heads"), "copying from the prompt")
+        for node in heads:  # what is copied is read off the end of a stream, so that stream must not be its own
+            if names.layout.reads(Site(node, "v")) == names.layout.block(node).writes:
+                text = f"{node}: ov-alignment is of heads that read another stream than they write into"
+                names.fault((*key, "heads"), text, node)
+        read = tuple(dict.fromkeys(looked_at(names.layout, head) for head in heads))
+        return Reads(read, read, rows_of(self.name, heads))
+
+    def sums(self, setting: Setting) -> Sums:
+        return Alignments(setting, self)
+
+
+class Alignments(Sums):
+    def __init__(self, setting: Setting, measure: AlignmentMeasure) -> None:
+        self.setting, self.heads = setting, setting.heads(measure.heads)
+        self.alignments: dict[tuple[str, Node], Alignment] = {}
+
+    def add(self, batch: Batch, condition: str, values: Reading) -> None:
+        for head in self.heads:
+            alignment = self.alignments.setdefault((condition, head), Alignment(len(self.setting.episodes)))
+            add_alignment(alignment, self.setting.model, self.setting.scoring, head, batch, values)
+
+    def rows(self, weights: Floats) -> list[Row]:
+        rows = []
+        for (condition, head), alignment in self.alignments.items():
+            for measure, against, tally in alignment.tallies():
+                unit: Unit = "share" if measure == ABOVE_NULL else "product"
+                tally.labels = Labels(condition, measure, str(head), against, unit=unit)
+                rows += tally.table(weights)
+        return rows
+
+    def details(self) -> Sequence[Detail]:
+        return [one.histogram(condition, str(head)) for (condition, head), one in self.alignments.items()]
+
+
+def add_alignment(
+    alignment: Alignment, model: Model, scoring: Scoring, head: Node, batch: Batch, values: Reading
+) -> None:
+    """What a head would copy from the tokens of a batch that count, against the unembedding."""
+    prompt = batch.tokens[model.layout.looks_at(head)]  # B S
+    counted = scoring.counts(prompt)
+    memory, tokens = values[looked_at(model.layout, head)][counted], prompt[counted]
+    own, other = ov_alignment(model, head, memory, tokens)
+    owners = np.asarray(batch.rows)[counted.nonzero()[:, 0].cpu().numpy()]
+    alignment.add(owners, own.double().cpu().numpy(), other.double().cpu().numpy())
+
+
+def looked_at(layout: Layout, head: Node) -> Site:
+    """What a head's keys and values are made from."""
+    stream = layout.reads(Site(head, "v"))
+    return next(one.read_as for one in layout.streams if one.name == stream)
+
+
+def ov_alignment(model: Model, head: Node, memory: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+    """Inner products of what a head would copy from each prompt token with unembedding rows.
+
+    Gives N (with the token's own row) and N, V - 1 (with all other rows: the null), for N prompt tokens whose encoder
+    output is `memory` (N D).
+    """
+    import torch
+
+    products = model.copied(head, memory) @ model.readout.rows.T  # N V
+    own = torch.zeros_like(products, dtype=torch.bool).scatter_(1, tokens[:, None], True)
+    return products[own], products[~own].view(len(tokens), -1)
 
 
 class Alignment:

@@ -7,15 +7,15 @@ value that is the value itself, a counterpart that does not differ there, a step
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from steer.anatomy.nodes import Site
 from steer.measures.setting import Setting
-from steer.models.protocol import Batch, Reading
-from steer.plan.plan import UNCHANGED
-from steer.recipe.schema import AttentionMeasure
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from steer.models.protocol import Batch, Reading
 
 ROUNDING = 64  # times the number type's own: what summing a stream again may change
 NOTHING_ARRIVED = "the same as in the clean run: nothing that was edited arrives here"
@@ -39,14 +39,12 @@ class Arrived:
             self.largest[key] = max(self.largest.get(key, 0.0), change)
 
     def _change(self, batch: Batch, values: Reading, site: Site, number: int) -> float:
-        one, two = (found[site] for found in (self.before, values))
-        measure = self.setting.recipe.measures[number]
-        if isinstance(measure, AttentionMeasure):  # only some of its steps count
-            counted = self.setting.scoring.counts(self.setting.target(batch, "answer"))
-            one, two = one[counted], two[counted]
+        import torch
+
+        measure = self.setting.measures[number]
+        one, two = (measure.compared(self.setting, batch, found[site]) for found in (self.before, values))
         limit = ROUNDING * torch.finfo(one.dtype).eps * float(one.abs().max())
         return max(0.0, float((one - two).abs().max()) - limit)
 
     def warning(self, condition: str, number: int) -> str:
-        moved = self.largest.get((condition, number), 1.0)
-        return NOTHING_ARRIVED if moved == 0.0 and condition != UNCHANGED else ""
+        return NOTHING_ARRIVED if self.largest.get((condition, number), 1.0) == 0.0 else ""

@@ -1,4 +1,4 @@
-"""Does a set of activations carry a label? Principal components for the eye, R² for the number.
+"""r-squared: does a set of activations carry a label? Principal components for the eye, R² for the number.
 
 R² is the paper's: the share of the activations' variance that a linear regression on the one-hot label explains,
 which is the share between the label's group means. A permutation null says what chance gives with as many groups and
@@ -8,15 +8,150 @@ them, the null hands the labels of one to another.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
+
+from steer.anatomy.keyed import KeyedNames
+from steer.anatomy.layout import Layout
+from steer.anatomy.named import OneSite
+from steer.anatomy.nodes import BETWEEN_TOKENS, Site
+from steer.base.errors import Key, KeyedError
+from steer.base.fields import one_of
+from steer.measures.measure import Measure, Reads, Sums
+from steer.measures.setting import Setting
+from steer.results.details import Detail, Scatter
+from steer.results.rows import Row
+from steer.tasks.task import Task
+
+if TYPE_CHECKING:
+    from steer.models.protocol import Batch, Reading
 
 FEW = 10  # points of a label: with fewer, a label explains much by chance alone
 ROUNDING = 1e-12  # of the sum of squares: variance below this is float32 rounding, and activations count as constant
+SHOWN = 600  # points of a scatter plot, at most
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+
+class RSquaredMeasure(Measure):
+    """How much of an activation's variance a label explains, with its first two principal components."""
+
+    figures: ClassVar[Mapping[str, str]] = {"scatter": "r-squared"}
+    name: Literal["r-squared"]
+    site: Annotated[OneSite, Field(description="whose activations: a head's port, a stream, an MLP")]
+    label: str
+    tokens: str  # which tokens carry the label
+    against: Literal["answer"] = "answer"
+
+    @classmethod
+    def task_fields(cls, task: Task) -> dict[str, Any]:
+        tokens = dict.fromkeys(word for words in task.labels.values() for word in words)
+        described: Any = Annotated[one_of(tokens), Field(description=task.labels_text)]
+        return {"label": (one_of(task.labels), ...), "tokens": (described, ...)}
+
+    def reads(self, names: KeyedNames, task: Task, key: Key) -> Reads:
+        if self.tokens not in task.labels[self.label]:
+            text = "; ".join(f"{label} is of {' or '.join(tokens)}" for label, tokens in task.labels.items())
+            names.fault((*key, "tokens"), text)
+        site = names.site((*key, "site"), self.site)
+        if site is None:
+            return Reads((), (), ())
+        if site.port in BETWEEN_TOKENS:
+            names.fault((*key, "site"), f"{site} is between tokens; R² is of activations, one vector a token")
+        elif names.layout.sequence(site) != names.layout.holds(self._sequence(task)):
+            where = "prompt" if of_prompt(names.layout, site) else "decoder"
+            names.fault((*key, "tokens"), f"{site} has its values at the {where}'s tokens, not at {self.tokens}")
+        return Reads((site,), (site,), ((self.name, str(site), self.tokens),))
+
+    def _sequence(self, task: Task) -> str:
+        """The sequence of the tokens that carry the label."""
+        return next(words[self.tokens] for words in task.labels.values() if self.tokens in words)
+
+    def sums(self, setting: Setting) -> Sums:
+        return Represented(setting, self)
+
+
+def of_prompt(layout: Layout, site: Site) -> bool:
+    """Does a site hold one value for each prompt token? (Keys and values of a head that looks there do.)"""
+    return layout.sequence(site) == layout.prompt
+
+
+class Represented(Sums):
+    """Activations at labelled tokens."""
+
+    def __init__(self, setting: Setting, measure: RSquaredMeasure) -> None:
+        self.setting, self.measure = setting, measure
+        self.site = setting.names.site(measure.site)
+        labelled = [setting.task.labelled(e, measure.label, measure.tokens) for e in setting.episodes]
+        self.sequence = setting.task.labels[measure.label][measure.tokens]
+        self.places = [[(place, label) for (_, place), label in points] for points in labelled]
+        if not any(self.places):
+            text = f"r-squared of {self.site}: these episodes have no {measure.tokens} to label"
+            raise KeyedError([(("tokens",), text)])
+        self.values: dict[str, list[Floats]] = {}
+        self.keys: dict[str, list[tuple[int, int]]] = {}  # (label, episode) of each point
+
+    def add(self, batch: Batch, condition: str, values: Reading) -> None:
+        points = [(n, row, place, label) for n, row in enumerate(batch.rows) for place, label in self.places[row]]
+        if not points:
+            return
+        whole = values[self.site]  # B T D
+        rows, places = [n for n, _, _, _ in points], [place for _, _, place, _ in points]
+        taken = whole[rows, batch.columns(self.sequence, rows, places)]
+        self.values.setdefault(condition, []).append(taken.double().cpu().numpy())
+        self.keys.setdefault(condition, []).extend((label, row) for _, row, _, label in points)
+
+    def points(self, condition: str) -> tuple[Floats, NDArray[np.int64], NDArray[np.int64]]:
+        """Activations, labels and episodes, in the order of the episodes (batches come by length)."""
+        values, keys = np.concatenate(self.values[condition]), np.array(self.keys[condition])
+        order = np.argsort(keys[:, 1], kind="stable")
+        return values[order], keys[order, 0], keys[order, 1]
+
+    def rows(self, weights: Floats) -> list[Row]:
+        rows = []
+        for condition in self.values:
+            share = explained(*self.points(condition), seed=self.setting.seed)
+            row = Row(
+                condition, self.measure.name, share.r2, share.low, share.high, share.points,
+                len(self.setting.episodes), str(self.site), self.measure.label, unit="r2", chance=share.null,
+                tokens=self.measure.tokens, warning=share.warning,
+            )  # fmt: skip
+            rows.append(row)
+        return rows
+
+    def details(self) -> Sequence[Detail]:
+        return [self._scatter(condition) for condition in self.values]
+
+    def _scatter(self, condition: str) -> Scatter:
+        values, labels, _ = self.points(condition)
+        plane, shares = principal_components(values)
+        rng = np.random.default_rng(self.setting.seed)
+        shown = np.sort(rng.permutation(len(labels))[:SHOWN])
+        centres = {ordinal(label): _pair(plane[labels == label].mean(0)) for label in np.unique(labels).tolist()}
+        return Scatter(
+            condition, str(self.site), self.measure.label, self.measure.tokens, _pair(shares), centres,
+            x=_short(plane[shown, 0]), y=_short(plane[shown, 1]),
+            labels=tuple(ordinal(label) for label in labels[shown].tolist()),
+        )  # fmt: skip
+
+
+def ordinal(number: int) -> str:
+    return {1: "1st", 2: "2nd", 3: "3rd"}.get(number, f"{number}th")
+
+
+def _short(numbers: Floats) -> tuple[float, ...]:
+    """Four digits: what a picture shows, in a file that stays small."""
+    return tuple(float(f"{number:.4g}") for number in numbers.tolist())
+
+
+def _pair(numbers: Floats) -> tuple[float, float]:
+    first, second = _short(numbers)
+    return first, second
 
 
 @dataclass(frozen=True)

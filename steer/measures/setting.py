@@ -4,40 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
-
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from steer.anatomy.nodes import Node
-from steer.models.checkpoint import Checkpoint
-from steer.models.protocol import Batch, Reading
-from steer.recipe.predicted import counterfactual
-from steer.recipe.schema import Recipe
-from steer.results.details import Detail
+from steer.measures.measure import Measure, Sums
 from steer.results.rows import Labels, Row
 from steer.results.tally import Floats, Tally
 from steer.tasks.task import Example
 
+if TYPE_CHECKING:
+    from torch import Tensor
 
-class Collector(Protocol):
-    """One measure in every condition. Rows are tidy numbers; details are what a figure needs beyond them."""
-
-    def add(self, batch: Batch, condition: str, values: Reading) -> None: ...
-    def rows(self, weights: Floats) -> list[Row]: ...
-    def details(self) -> Sequence[Detail]: ...
+    from steer.models.protocol import Batch
+    from steer.models.subject import Subject
 
 
 class Setting:
     def __init__(
-        self, recipe: Recipe, checkpoint: Checkpoint, episodes: Sequence[Example],
-        warnings: Mapping[str, str] | None = None,
+        self, subject: Subject, episodes: Sequence[Example], measures: Sequence[Measure], seed: int = 0,
+        counterfactual: Sequence[Example] = (), warnings: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
-        self.recipe, self.names, self.model, self.episodes = recipe, checkpoint.names, checkpoint.plain, episodes
-        self.task, self.vocabulary, self.scoring = checkpoint.task, checkpoint.vocabulary, checkpoint.scoring
-        self.warnings = warnings or {}  # condition -> what its numbers must not be read without
-        self.answers = {"answer": list(episodes)}
-        if any(measure.against != "answer" for measure in recipe.measures):
-            self.answers["counterfactual"] = counterfactual(episodes, recipe)
+        """`counterfactual`: the episodes with the answers that an intervention predicts, where a measure asks for them.
+        `seed`: of the intervals. `warnings`: condition -> what its numbers must not be read without."""
+        self.names, self.model, self.episodes = subject.names, subject.model, episodes
+        self.task, self.vocabulary, self.scoring = subject.task, subject.scoring.vocabulary, subject.scoring
+        self.measures, self.seed, self.warnings = measures, seed, warnings or {}
+        self.answers = {"answer": list(episodes), "counterfactual": list(counterfactual)}
         self._targets: dict[tuple[int, str], Tensor] = {}
 
     def target(self, batch: Batch, against: str) -> Tensor:
@@ -73,3 +65,15 @@ class TallyBook:
 
     def rows(self, weights: Floats) -> list[Row]:
         return [row for tally in self.tallies.values() for row in tally.table(weights)]
+
+
+class Counted(Sums):
+    """A number for every episode and output position: rows from tallies."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        self.book = TallyBook(len(setting.episodes))
+        self.positions = setting.task.longest_answer
+
+    def rows(self, weights: Floats) -> list[Row]:
+        return self.book.rows(weights)

@@ -24,10 +24,11 @@ class Batch:
 
 def collate(examples: Sequence[Example], vocabulary: Vocabulary) -> Batch:
     answers = [vocabulary.encode(example.answer) for example in examples]
+    closing = [] if vocabulary.end is None else [vocabulary.end]
     return Batch(
         prompt=_pad([vocabulary.encode(example.prompt) for example in examples], vocabulary.pad),
         output=_pad([[vocabulary.start, *answer] for answer in answers], vocabulary.pad),
-        target=_pad([[*answer, vocabulary.end] for answer in answers], vocabulary.pad),
+        target=_pad([[*answer, *closing] for answer in answers], vocabulary.pad),
     )
 
 

@@ -24,8 +24,8 @@ from steer.base.log import LOG
 from steer.base.shipped import RECORD, locate
 from steer.models.decoding import answers
 from steer.models.header import read_header
-from steer.models.names import make_names
 from steer.models.plain.config import ModelConfig
+from steer.models.plain.family import make_names
 from steer.models.plain.model import PlainModel
 from steer.models.plain.transformer import Transformer
 from steer.models.record import Record, read_record
@@ -36,32 +36,43 @@ from steer.results.provenance import Weights
 from steer.tasks import TASKS
 from steer.tasks.task import Example, Task
 
-__all__ = ["Checkpoint", "Record", "check_tensors", "load_checkpoint", "read_record", "save_checkpoint"]
+__all__ = [
+    "Checkpoint", "Record", "check_tensors", "compare_tensors", "describe_tensors", "load_checkpoint", "read_record",
+    "save_checkpoint",
+]  # fmt: skip
 WEIGHTS = "model.safetensors"
 SHOWN = 8  # faults of one kind spelled out before the rest are only counted
 
 
 class Checkpoint:
-    """A model ready to be studied, with its record."""
+    """A model of the plain family ready to be studied (a `Subject`), with its record."""
 
-    def __init__(self, model: Transformer, record: Record, name: str, circuit: Circuit | None = None) -> None:
-        self.model = model.eval()
+    def __init__(
+        self, transformer: Transformer, record: Record, name: str, circuit: Circuit | None = None,
+        task: Task | None = None,
+    ) -> None:  # fmt: skip
+        """`task`: the one that is put to it, if it is not the one that it was trained on."""
+        self.transformer = transformer.eval()
         self.record = record
         self.name = name
         self.circuit = circuit
+        self.task = task or TASKS[record.task]
+
+    def about(self, task: Task) -> Checkpoint:
+        return Checkpoint(self.transformer, self.record, self.name, self.circuit, task)
 
     @cached_property
     def names(self) -> Names:
         return make_names(self.record, self.circuit, Path(self.name))
 
     @cached_property
-    def plain(self) -> PlainModel:
-        """The model as an engine takes it."""
-        return PlainModel(self.model, self.vocabulary)
+    def model(self) -> PlainModel:
+        """The transformer as an engine takes it."""
+        return PlainModel(self.transformer, self.vocabulary)
 
-    @cached_property
-    def task(self) -> Task:
-        return TASKS[self.record.task]
+    @property
+    def data_seed(self) -> int:
+        return self.record.data_seed
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -74,7 +85,7 @@ class Checkpoint:
 
     @property
     def device(self) -> torch.device:
-        return self.model.unembed.weight.device
+        return self.transformer.unembed.weight.device
 
     @cached_property
     def scoring(self) -> Scoring:
@@ -82,7 +93,7 @@ class Checkpoint:
 
     def answers(self, examples: Sequence[Example]) -> Iterator[tuple[str, ...]]:
         """The model's own answers, by greedy decoding."""
-        return answers(self.model, examples, self.vocabulary, self.task.longest_answer)
+        return answers(self.transformer, examples, self.vocabulary, self.task.longest_answer)
 
 
 def load_checkpoint(
@@ -118,7 +129,7 @@ def read_weights(path: Path, config: ModelConfig) -> bytes:
         expected = Transformer(config).state_dict()
     with open_file(path, CheckpointError) as file:
         found, length = read_header(file, str(path))
-        _compare(found, _described(expected), str(path))
+        compare_tensors(found, describe_tensors(expected), str(path))
         size = os.fstat(file.fileno()).st_size
         wanted = length + sum(tensor.nbytes for tensor in expected.values())
         if size != wanted:
@@ -129,13 +140,13 @@ def read_weights(path: Path, config: ModelConfig) -> bytes:
 
 def check_tensors(found: dict[str, Tensor], expected: dict[str, Tensor], place: str) -> None:
     """Every tensor there, none more, each of its shape and kind, all finite; else one error with all that is wrong."""
-    _compare(_described(found), _described(expected), place)
+    compare_tensors(describe_tensors(found), describe_tensors(expected), place)
     broken = sorted(name for name, tensor in found.items() if not tensor.isfinite().all())
     if broken:
         raise CheckpointError(f"{place}: NaN or infinity in {_some(broken)}")
 
 
-def _compare(found: dict[str, str], expected: dict[str, str], place: str) -> None:
+def compare_tensors(found: dict[str, str], expected: dict[str, str], place: str) -> None:
     """Both are descriptions by name."""
     missing, extra = sorted(expected.keys() - found.keys()), sorted(found.keys() - expected.keys())
     wrong = [
@@ -166,7 +177,7 @@ def weights_hash(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _described(tensors: dict[str, Tensor]) -> dict[str, str]:
+def describe_tensors(tensors: dict[str, Tensor]) -> dict[str, str]:
     """Each tensor's kind and shape: `float32[20, 16]`."""
     return {name: f"{str(t.dtype).removeprefix('torch.')}{list(t.shape)}" for name, t in tensors.items()}
 

@@ -1,4 +1,4 @@
-"""Answers that a model writes itself: the likeliest token at each step, fed back."""
+"""Answers that a model writes itself, step by step, and answers that are said again."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from steer.models.protocol import Batch, Model
+from steer.tasks.task import ANSWER
 
 
 def write_answers(model: Model, batch: Batch, logits_of: Callable[[Batch], Tensor], longest: int) -> Tensor:
@@ -16,8 +17,18 @@ def write_answers(model: Model, batch: Batch, logits_of: Callable[[Batch], Tenso
     done = torch.zeros(len(batch.rows), dtype=torch.bool, device=model.like.device)
     said: list[Tensor] = []
     while len(said) < longest and not done.all():
-        step = logits_of(now)[:, -1].argmax(-1).masked_fill(done, model.pad)
+        step = now.at(ANSWER, logits_of(now))[:, -1].argmax(-1).masked_fill(done, model.pad)
         said.append(step)
-        done |= step == model.end
+        if model.end is not None:
+            done |= step == model.end
         now = model.answered(now, step)
     return torch.stack(said, dim=1)
+
+
+def saying_the_same(model: Model, batch: Batch, other: Batch) -> Batch:
+    """A batch with the answers of another in place of its own, as far as they are said there."""
+    said = other.at(ANSWER, other.tokens[model.layout.answer])[:, 1:]  # at the first step nothing was
+    now = model.unanswered(batch)
+    for step in said.unbind(1):
+        now = model.answered(now, step)
+    return now

@@ -2,14 +2,22 @@
 
 Every site passes through a hook: an identity module that holds the values of all heads of a block at once. Its axes are
 example, token, head, feature; between tokens (scores, patterns) they are example, head, query, key.
+
+Task and model meet in the `Batch`. A task speaks of two sequences, the prompt and the answer, and of places in them,
+counted from 0: ("prompt", 4), ("answer", 0). A model has sequences of its own, which its layout names: an
+encoder-decoder has just these two, a decoder-only model has one in which the answer follows the prompt, perhaps behind
+a start token. `encode` says in `places` in which column of the model's sequence each place of the task's is found.
+("answer", i) is always where the logits of step i are read: what stands there was said *before* that step. So in one
+sequence ("answer", 0) is the column of the prompt's last token.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
+import torch
 from torch import Tensor, nn
 
 from steer.anatomy.layout import Layout
@@ -23,9 +31,28 @@ class Batch:
 
     number: int
     rows: list[int]  # numbers of the examples in the caller's list
-    tokens: Mapping[str, Tensor]  # by sequence: B T
-    real: Mapping[str, Tensor]  # by sequence: B T, False at padding
-    target: Tensor  # B T, along the logits: what should be said at each step
+    tokens: Mapping[str, Tensor]  # by the layout's sequences: B T; padding stands behind a row's own tokens
+    real: Mapping[str, Tensor]  # by the layout's sequences: B T, False at padding
+    target: Tensor  # B T: what should be said at each step of the answer; the model's `pad` behind its last
+    # By the task's sequences: B N, the column of each place. One that is not named has its places where the task does.
+    # Behind a row's last place come columns of padding; the last of all is the sequence's last, so that two batches of
+    # the same prompts' lengths in which as much is said are of one width.
+    places: Mapping[str, Tensor] = field(default_factory=dict)
+
+    def at(self, sequence: str, value: Tensor) -> Tensor:
+        """Of a value along the model's sequence (B T …) what it is at each place of the task's: B N …"""
+        columns = self.places.get(sequence)
+        return value if columns is None else value[_numbered(columns), columns]
+
+    def columns(self, sequence: str, rows: Sequence[int], places: Sequence[int]) -> list[int]:
+        """The columns of some places of the task's sequence, each in a row of this batch."""
+        there = self.places.get(sequence)
+        return list(places) if there is None else there[list(rows), list(places)].tolist()
+
+
+def _numbered(columns: Tensor) -> Tensor:
+    """B 1: the number of each row."""
+    return torch.arange(len(columns), device=columns.device)[:, None]
 
 
 @dataclass(frozen=True)
@@ -58,18 +85,18 @@ class Model(Protocol):
     @property
     def like(self) -> Tensor: ...  # a tensor of the model's device and dtype
     @property
-    def max_length(self) -> int: ...
+    def max_length(self) -> int: ...  # the most tokens that a sequence may have
     @property
-    def pad(self) -> int: ...  # the token that fills a shorter row
+    def pad(self) -> int: ...  # fills a shorter row, and the target behind an answer: a number that no answer holds
     @property
-    def end(self) -> int: ...  # the token that closes an answer
+    def end(self) -> int | None: ...  # the token that closes an answer; None: an answer is right if its tokens are said
     @property
     def readout(self) -> Readout: ...
     def size(self, hook: str) -> tuple[int, ...]: ...  # of a hook's values behind example and token
     def encode(self, examples: Sequence[Any], rows: list[int], number: int = 0) -> Batch: ...
     def state(self, batch: Batch, given: Mapping[str, Tensor]) -> Any: ...  # what a pass carries from step to step
-    def unanswered(self, batch: Batch) -> Batch: ...  # with nothing said yet
-    def answered(self, batch: Batch, said: Tensor) -> Batch: ...  # with these tokens (B) said after the others
+    def unanswered(self, batch: Batch) -> Batch: ...  # with nothing said yet: ("answer", 0) is its only step
+    def answered(self, batch: Batch, said: Tensor) -> Batch: ...  # with these tokens (B) said too: a step more
     def written(self, node: Node, value: Tensor) -> Tensor: ...  # its own write into the stream, from its hook's value
     def folded(self, port: Site, writes: Writes) -> Tensor: ...  # the stream that a port reads, from all writes
     def read(self, port: Site, stream: Tensor, batch: Batch) -> Tensor: ...  # what a port (or an MLP) makes of a stream

@@ -32,6 +32,18 @@ class Renumbered(BaseModel):
     trained_sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]  # of the weights in the trained order
 
 
+class Imported(BaseModel):
+    """Weights that were trained elsewhere, and the file that they come from."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    file: str
+    size: Annotated[int, Field(ge=0)]  # bytes
+    blob: Annotated[str, Field(pattern="^[0-9a-f]{40}$")]  # as `git hash-object FILE` says it
+    known_as: str = ""  # which published file it is, by its blob; empty: none that is known
+    told: dict[str, Any] = {}  # what the file says of its training, or what was said about it
+
+
 class Record(BaseModel):
     """What `checkpoint.json` says about the weights beside it."""
 
@@ -49,6 +61,7 @@ class Record(BaseModel):
     weights_sha256: Annotated[str, Field(pattern="^([0-9a-f]{64})?$")] = ""
     version: str = __version__
     renumbered: Renumbered | None = None
+    imported: Imported | None = None
 
     def model_post_init(self, context: Any) -> None:
         if not self.vocabulary and self.task in TASKS:
@@ -78,12 +91,12 @@ def read_record(folder: Path) -> Record:
             for e in error.errors()
         ]
         raise CheckpointError(*faults) from error
-    _check_vocabulary(record, str(path))
+    check_vocabulary(record, str(path))
     _check_numbers(record, str(path))
     return record
 
 
-def _check_vocabulary(record: Record, place: str) -> None:
+def check_vocabulary(record: Record, place: str) -> None:
     """Every token of the task once, framed by the same three, and as many in all as the model has."""
     try:
         needed = TASKS[record.task].tokens

@@ -11,21 +11,12 @@ PAD, START, END = 0, 1, 2  # ids in every vocabulary of the plain family
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """A token's id is its place in the list. The first three frame a sequence: padding, start and end."""
+    """A token's id is its place in the list. Three of them frame a sequence: padding, start and end."""
 
     tokens: tuple[str, ...]
-
-    @property
-    def pad(self) -> int:
-        return PAD
-
-    @property
-    def start(self) -> int:
-        return START
-
-    @property
-    def end(self) -> int:
-        return END
+    pad: int = PAD
+    start: int = START
+    end: int | None = END  # None: nothing closes an answer
 
     @cached_property
     def ids(self) -> dict[str, int]:
@@ -39,4 +30,4 @@ class Vocabulary:
 
     def decode_answer(self, ids: Sequence[int]) -> tuple[str, ...]:
         """The tokens of a written answer, without the end that closes it and what comes after."""
-        return self.decode(ids[: ids.index(self.end)] if self.end in ids else ids)
+        return self.decode(ids[: ids.index(self.end)] if self.end is not None and self.end in ids else ids)

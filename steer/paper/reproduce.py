@@ -9,8 +9,11 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from pydantic import BaseModel
+
+from steer.anatomy.named import named_keys
 from steer.anatomy.names import Names
 from steer.base.errors import SteerError
 from steer.base.files import write_atomically
@@ -19,14 +22,15 @@ from steer.drawing.page import Line, Page, Section, write_page
 from steer.experiments.many import Outcome, run_loaded
 from steer.paper.claims import judge_all
 from steer.paper.verdicts import AS, DIFFERS, FULL, OPEN, QUICK, Verdict, tally
+from steer.recipe.kinds.compare import Compare
 from steer.recipe.load import Loaded, load_recipe
-from steer.recipe.schema import Compare, Measure, RSquaredMeasure
 from steer.results.provenance import Json
 
 if TYPE_CHECKING:
     from steer.models.checkpoint import Checkpoint
 
 Advance = Callable[[float, str], None]
+Spec = TypeVar("Spec", bound=BaseModel)
 RULE = "rule: as in the paper if"
 MARKS = {AS: "same", DIFFERS: "other", OPEN: "open"}  # the colour of a verdict's line
 
@@ -52,7 +56,7 @@ def reproduce(
     """Run every recipe of the paper, each on its own number of episodes, capped by `episodes`."""
     from steer.engine.engine import Engine
 
-    engine, paths = Engine(checkpoint.plain), paper_recipes()
+    engine, paths = Engine(checkpoint.model), paper_recipes()
     outcomes: list[Outcome] = []
     missing: dict[str, str] = {}
     for number, path in enumerate(paths):
@@ -149,12 +153,13 @@ def without_missing_roles(loaded: Loaded, names: Names) -> tuple[Loaded, tuple[s
     return replace(loaded, recipe=recipe.model_copy(update=changes)), tuple(dict.fromkeys(lost))
 
 
-def _measure(measure: Measure, there: Callable[[str], bool]) -> Measure | None:
-    """A measure with the heads that are there; None without any."""
-    if isinstance(measure, RSquaredMeasure):
-        return measure if there(measure.site) else None
-    heads = getattr(measure, "heads", None)
-    if heads is None:
-        return measure
-    kept = tuple(name for name in heads if there(name))
-    return measure.model_copy(update={"heads": kept}) if kept else None
+def _measure(measure: Spec, there: Callable[[str], bool]) -> Spec | None:
+    """A measure of what is there; None without any."""
+    changes: dict[str, Any] = {}
+    for key in named_keys(type(measure)):
+        names = getattr(measure, key)
+        kept = [name for name in ([names] if isinstance(names, str) else names) if there(name)]
+        if not kept:
+            return None
+        changes[key] = names if isinstance(names, str) else tuple(kept)
+    return measure.model_copy(update=changes)

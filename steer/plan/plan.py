@@ -15,12 +15,10 @@ from typing import Literal, TypeAlias
 
 from steer.anatomy.layout import Layout
 from steer.anatomy.nodes import Node, Site
+from steer.results.rows import End
 
 # Worlds that every plan may draw on: the examples as they are, their counterparts, other examples that give a mean.
 CLEAN, COUNTERPART, REFERENCE = "clean", "counterpart", "reference"
-# The conditions at the ends of a sweep's scale; the second is a chain's own, nothing changed before its first link.
-NOTHING, UNCHANGED, EVERYTHING = "nothing ablated", "nothing ablated before the chain", "everything ablated"
-ENDS = (NOTHING, UNCHANGED, EVERYTHING)
 
 
 @dataclass(frozen=True)
@@ -140,6 +138,7 @@ class Run:
     condition: str | None = None
     decoding: Forced | Greedy = Forced()
     input: str = CLEAN  # the world whose tokens go in
+    end: End = ""  # of the scale that the conditions lie on, if this one is an end of it
 
     @property
     def is_record(self) -> bool:
@@ -165,6 +164,11 @@ class Plan:
     @property
     def conditions(self) -> list[str]:
         return list(dict.fromkeys(run.condition for run in self.runs if run.condition is not None))
+
+    @property
+    def ends(self) -> dict[str, End]:
+        """The conditions that are ends of the scale."""
+        return {run.condition: run.end for run in self.runs if run.condition is not None and run.end}
 
     @property
     def forwards(self) -> int:
@@ -193,7 +197,7 @@ def values_within(value: Value) -> Iterator[Value]:
 
 def chain_runs(
     layout: Layout, name: str, first: Edit, chain: Sequence[Site], others: Value, reads: Iterable[Site],
-    freeze: Sequence[Edit] = (),
+    freeze: Sequence[Edit] = (), end: End = "",
 ) -> list[Run]:  # fmt: skip
     """The runs of one chain: each but the last records what its node writes, the next one passes that on.
 
@@ -204,7 +208,7 @@ def chain_runs(
     for port, after in pairwise(chain):
         runs.append(Run(f"{name} -> {port}", (*freeze, edit), (layout.write(port.node),)))
         edit = Edit(after, Rebuilt(others, ((port.node, Of(runs[-1].name)),)))
-    return [*runs, Run(f"{name} -> {chain[-1]}", (*freeze, edit), tuple(reads), name)]
+    return [*runs, Run(f"{name} -> {chain[-1]}", (*freeze, edit), tuple(reads), name, end=end)]
 
 
 def written_greedily(run: Run, logits: Site, longest: int) -> Run:

@@ -12,12 +12,12 @@ from steer.base.errors import ConfigError, Key, KeyedError, SteerError, keyed, u
 from steer.base.files import is_there
 from steer.base.shipped import DEFAULT, RECIPES, recipe_names
 from steer.base.yaml import Document, override, read
-from steer.models.names import names_of
+from steer.models.families import names_of
 from steer.recipe.lower import lower
 from steer.recipe.lowering import Lowered
 from steer.recipe.raw_names import name_faults
 from steer.recipe.schema import Recipe
-from steer.recipe.tasked import schema_for
+from steer.recipe.tasked import RecipeSchema, schema_for
 
 
 @dataclass(frozen=True)
@@ -65,20 +65,21 @@ def load_recipe(name: str, *changes: str) -> Loaded:
     """A recipe by path or shipped name, with `key=value` changes."""
     path = find(name)
     document = override(read(path), changes)
+    schema = schema_for(document)
     try:
-        recipe = schema_for(document).check(document)
+        recipe = schema.check(document)
     except ConfigError as error:  # the names may be at fault too: all is reported at once
-        raise ConfigError(*error.faults, *_name_faults(document)) from error
+        raise ConfigError(*error.faults, *_name_faults(document, schema)) from error
     return Loaded(path.stem, recipe, document, changes)
 
 
-def _name_faults(document: Document) -> list[str]:
+def _name_faults(document: Document, schema: RecipeSchema) -> list[str]:
     named = document.data.get("checkpoint", DEFAULT) if isinstance(document.data, dict) else DEFAULT
     try:
         names = names_of(str(named))
     except SteerError:
         return []
-    return [f"{document.place(key)}: {text}" for key, text in name_faults(document.data, names)]
+    return [f"{document.place(key)}: {text}" for key, text in name_faults(document.data, names, schema.kinds)]
 
 
 def gather(names: Sequence[str]) -> tuple[list[Path], dict[str, tuple[str, ...]]]:

@@ -9,9 +9,12 @@ from steer.anatomy.keyed import KeyedNames
 from steer.anatomy.layout import Layout
 from steer.anatomy.nodes import Node, Site
 from steer.base.errors import Key
-from steer.plan.plan import CLEAN, REFERENCE, Ablated, Edit, Mean, Of, Plan, Resampled, Run, Zero
+from steer.plan.plan import CLEAN, REFERENCE, Ablated, Edit, Mean, Plan, Resampled, Run, Zero
 from steer.recipe.reach import Reach
 from steer.recipe.schema import OWN, Recipe
+from steer.results.rows import End
+
+ALL_KEPT = "everything that could change what is measured is kept: nothing is ablated"
 
 
 @dataclass(frozen=True)
@@ -46,15 +49,23 @@ class Lowering:
             return Resampled(self.recipe.seed)
         return Mean(wanted.over, CLEAN if wanted.reference == OWN else REFERENCE)
 
-    def run(self, condition: str, edits: Iterable[Edit]) -> Run:
-        return Run(condition, (*self.freeze, *edits), self.reads, condition)
+    def run(self, condition: str, edits: Iterable[Edit], end: End = "") -> Run:
+        return Run(condition, (*self.freeze, *edits), self.reads, condition, end=end)
 
-    def ablation(self, condition: str, nodes: Iterable[Node]) -> Run:
+    def ablation(self, condition: str, nodes: Iterable[Node], end: End = "") -> Run:
         """These nodes ablated in the whole forward pass."""
         edits = [Edit(self.layout.write(node), self.ablated, self.recipe.places) for node in nodes]
         self.check_places(edit.site for edit in edits)
         # A frozen site stays at its clean value whatever else is done there.
-        return Run(condition, (*edits, *self.freeze), self.reads, condition)
+        return Run(condition, (*edits, *self.freeze), self.reads, condition, end=end)
+
+    def changing(self, key: Key, names: Sequence[str]) -> list[Node]:
+        """The named nodes whose ablation changes something that is measured."""
+        return self.reach.nodes(key, self.ablatable(key, self.names.nodes(key, names)))
+
+    def arriving(self, nodes: Iterable[Node]) -> list[Node]:
+        """Those of some nodes whose ablation changes something that is measured."""
+        return [node for node in nodes if self.reach.arrives(self.layout.write(node))]
 
     def ablatable(self, key: Key, nodes: Sequence[Node]) -> list[Node]:
         """Without position embeddings where the ablation value is what they are anyway; a plain name is a fault."""
@@ -89,13 +100,15 @@ class Lowering:
                 self.names.fault(key, f"{port} does not read the prompt's positions", port)
         self.check_places(ports)
 
+    def check_selection(self, who: str) -> None:
+        """Only examples of which something can be changed."""
+        needed = self.recipe.task.needed
+        for key, value in needed.keys.items():
+            if getattr(self.recipe.episodes, key) != value:
+                self.names.fault(("episodes", key), f"{who} needs {needed.text}")
+
     def check_reference(self) -> None:
         wanted = self.recipe.ablation
         own_mean = (wanted.value, wanted.over, wanted.reference) == ("mean", "position", OWN)
         if own_mean and self.recipe.episodes.count == 1:
             self.names.fault(("episodes", "count"), "the mean over one episode is that episode: nothing is ablated")
-
-
-def frozen(site: Site) -> Edit:
-    """The site held at its clean value."""
-    return Edit(site, Of(CLEAN))

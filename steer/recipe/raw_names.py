@@ -2,39 +2,64 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, get_args
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from steer.anatomy.keyed import KeyedNames
+from steer.anatomy.named import Naming, naming
 from steer.anatomy.names import Names
 from steer.base.errors import Key
 
 
-def name_faults(data: Any, model: Names) -> list[tuple[Key, str]]:
-    """The names in a recipe's raw data that the model does not have: for files that fail the schema as well."""
+def name_faults(data: Any, model: Names, kinds: Any) -> list[tuple[Key, str]]:
+    """The names in a recipe's raw data that the model does not have. `kinds`: the union of the recipe classes."""
     names = KeyedNames(model)
-    if not isinstance(data, dict):
-        return []
-    ports, nodes, sites = names.ports, names.nodes, names.sites
-    readers = {"target": ports, "ports": ports, "chain": ports, "sources": nodes, "nodes": nodes}
-    for key, read in (readers | {"freeze": sites, "tensors": sites}).items():
-        read((key,), _texts(data.get(key)))
-    measures = data.get("measures")
-    for number, measure in enumerate(measures if isinstance(measures, list) else []):
-        if isinstance(measure, dict):
-            names.heads(("measures", number, "heads"), _texts(measure.get("heads")))
-            names.nodes(("measures", number, "components"), _texts(measure.get("components")))
-            names.site(("measures", number, "site"), measure.get("site"))
-    sets = data.get("sets")
-    for number, one in enumerate(sets if isinstance(sets, list) else []):
-        if isinstance(one, dict):
-            names.sites(("sets", number, "sites"), _texts(one.get("sites")))
-    conditions = data.get("conditions")
-    for number, condition in enumerate(conditions if isinstance(conditions, list) else []):
-        for key in ("ablate", "keep", "among") if isinstance(condition, dict) else ():
-            names.nodes(("conditions", number, key), _texts(condition.get(key)))
+    _check(names, kinds, data, ())
     return names.faults
 
 
-def _texts(value: Any) -> list[str]:
+def _check(names: KeyedNames, kind: Any, data: Any, key: Key) -> None:
+    """Every key below that the type says names a part of a model."""
+    if isinstance(data, list):
+        for number, one in enumerate(data):
+            _check(names, kind, one, (*key, number))
+    if isinstance(data, dict):
+        fields = _fields(kind, data)
+        for name, value in data.items():  # in the order in which they stand there
+            field = fields.get(name)
+            mark = naming(field) if field is not None else None
+            if mark is not None:
+                _read(names, mark, (*key, name), value)
+            elif field is not None:
+                _check(names, field.annotation, value, (*key, name))
+
+
+def _fields(kind: Any, data: dict[str, Any]) -> dict[str, FieldInfo]:
+    """The fields of all classes in a type: data with a fault may be meant as any of them, best as one that it names."""
+    classes = sorted(_classes(kind), key=lambda one: _is_named(one, data))
+    return {name: field for one in classes for name, field in one.model_fields.items()}
+
+
+def _is_named(spec: type[BaseModel], data: dict[str, Any]) -> bool:
+    """Is one of the words that tell classes apart (`kind`, `name`) this class's own?"""
+    fields = {key: spec.model_fields[key] for key in ("kind", "name") if key in spec.model_fields}
+    return any(data.get(key) in get_args(field.annotation) for key, field in fields.items())
+
+
+def _classes(kind: Any) -> Iterator[type[BaseModel]]:
+    """The pydantic classes in a type, however deep."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        yield kind
+    for inner in get_args(kind):
+        yield from _classes(inner)
+
+
+def _read(names: KeyedNames, mark: Naming, key: Key, value: Any) -> None:
+    if mark.things == "site":
+        names.site(key, value)
+        return
     listed = value if isinstance(value, list) else [value]
-    return [text for text in listed if isinstance(text, str)]
+    getattr(names, mark.things)(key, [text for text in listed if isinstance(text, str)])

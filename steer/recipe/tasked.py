@@ -1,4 +1,4 @@
-"""The schema of recipes about one task: the classes of `schema`, with the task's own examples, variables and labels.
+"""The schema of recipes about one task: all kinds and measures, with the task's own examples, variables and labels.
 
 `steer schema` prints it as JSON Schema for editors.
 """
@@ -10,22 +10,19 @@ from functools import lru_cache, reduce
 from operator import or_
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
-from pydantic import BaseModel, Field, TypeAdapter, create_model
+from pydantic import BaseModel, BeforeValidator, Field, TypeAdapter, create_model
 
 from steer.base.errors import SteerError
-from steer.base.shipped import DEFAULT, DEFAULT_TASK, locate
+from steer.base.fields import one_of, refined
+from steer.base.registry import Registry
+from steer.base.shipped import DEFAULT_TASK
 from steer.base.yaml import AT_LEAST_ONE, Document, check_as
-from steer.models.record import read_record
-from steer.recipe.schema import (
-    OWN,
-    Ablation,
-    AttentionMeasure,
-    Measure,
-    PositionSwap,
-    Recipe,
-    RSquaredMeasure,
-    Steer,
-)
+from steer.measures import MEASURES
+from steer.measures.measure import Measure
+from steer.models.families import task_of
+from steer.recipe.brought import brought_task, checkpoint_named
+from steer.recipe.kinds import KINDS
+from steer.recipe.schema import OWN, Ablation, Recipe, TaskField
 from steer.tasks import TASKS
 from steer.tasks.task import Task
 
@@ -45,73 +42,58 @@ class RecipeSchema:
 
 
 def schema_for(document: Document) -> RecipeSchema:
-    """The schema of the task that the document's checkpoint is of; the default task's, where there is none to ask."""
-    named = document.data.get("checkpoint", DEFAULT) if isinstance(document.data, dict) else DEFAULT
+    """The schema of the task that the document brings, or that its checkpoint is of; or, failing both, the default."""
+    named = checkpoint_named(document)
+    if (brought := brought_task(document, named)) is not None:
+        return recipe_schema(brought)
     try:
-        return recipe_schema(TASKS[read_record(locate(str(named))).task])
+        task = TASKS[task_of(named)]
     except SteerError:  # what is wrong with the checkpoint is said when it is loaded
-        return recipe_schema(TASKS[DEFAULT_TASK])
+        task = TASKS[DEFAULT_TASK]
+    return recipe_schema(task)
 
 
 @lru_cache(maxsize=8)
 def recipe_schema(task: Task) -> RecipeSchema:
-    ablation = _made(Ablation, task, reference=_described(Ablation, "reference", Literal[OWN] | _one_of(task.splits)))
-    measures = _union([_made(measure, task, **_measure_fields(measure, task)) for measure in _members(Measure)], "name")
+    ablation = _made(Ablation, task, reference=refined(Ablation, "reference", Literal[OWN] | one_of(task.splits)))
+    specs = [_made(spec, task, **spec.task_fields(task)) for spec in offered(MEASURES, Measure, "name")]
+    measures = _union(specs, "name")
     common = {
+        "task": (_always(task), Field(default_factory=lambda: task)),
         "episodes": (task.selection, task.selection()),
         "ablation": (ablation, ablation()),
         "measures": (Annotated[tuple[measures, ...], AT_LEAST_ONE], ...),  # type: ignore[valid-type]
     }
-    kinds = [_made(kind, task, **common, **_kind_fields(kind, task)) for kind in _members(Recipe)]
-    for kind in kinds:
-        kind.task = task
+    kinds = [_made(kind, task, **common, **kind.task_fields(task)) for kind in offered(KINDS, Recipe, "kind")]
     union = _union(kinds, "kind")
     return RecipeSchema(union, TypeAdapter(union))
 
 
-def _measure_fields(measure: type[BaseModel], task: Task) -> dict[str, Any]:
-    if measure is AttentionMeasure:
-        return {"against": _described(measure, "against", task=task)}
-    if measure is RSquaredMeasure:
-        tokens = dict.fromkeys(word for words in task.labels.values() for word in words)
-        described: Any = Annotated[_one_of(tokens), Field(description=task.labels_text)]
-        return {"label": (_one_of(task.labels), ...), "tokens": (described, ...)}
-    return {}
+def _always(task: Task) -> Any:
+    """What stands in the file has been read before: it is this task."""
+    return Annotated[TaskField, BeforeValidator(lambda given: task)]
 
 
-def _kind_fields(kind: type[BaseModel], task: Task) -> dict[str, Any]:
-    if kind is Steer:
-        return {"variable": _described(kind, "variable", _one_of(task.variables))}
-    if kind is PositionSwap and task.exchange is not None:
-        return {"tokens": _described(kind, "tokens", default=task.exchange.places)}
-    return {}
+def offered(registry: Registry[type[Model]], base: type[Model], key: str) -> list[type[Model]]:
+    """The classes in a registry, each once. What another package offers must be one of them, and say so by its name."""
+    classes: dict[type[Model], list[str]] = {}
+    for name in registry:
+        if not (isinstance(registry[name], type) and issubclass(registry[name], base)):
+            raise SteerError(f"{registry.group}: {name!r}: {registry.places[name]} is not a {base.__name__}")
+        classes.setdefault(registry[name], []).append(name)
+    for one, names in classes.items():
+        field = one.model_fields.get(key)
+        said = get_args(field.annotation) if field is not None else ()
+        if set(said) != set(names):
+            text = f"{registry.group}: {', '.join(names)}: {one.__name__} must say `{key}: Literal[{str(names)[1:-1]}]`"
+            raise SteerError(text)
+    return list(classes)
 
 
-def _made(base: type[Model], task: Task, **fields: Any) -> type[Model]:
+def _made(base: type[Model], task: Task, /, **fields: Any) -> type[Model]:
     """A class of the same name with other fields, its text in the task's words."""
     text = (base.__doc__ or "").format(**vars(task.words))
     return create_model(base.__name__, __base__=base, __doc__=text, __module__=base.__module__, **fields)
-
-
-def _described(
-    base: type[BaseModel], name: str, kind: Any = None, default: Any = None, task: Task | None = None
-) -> tuple[Any, Any]:
-    """A field of the base class with another type or default, and the same description."""
-    old = base.model_fields[name]
-    text = (old.description or "").format(**vars(task.words)) if task else old.description
-    default = ... if default is None and old.is_required() else old.default if default is None else default
-    return Annotated[kind or old.annotation, Field(description=text)], default
-
-
-def _one_of(words: Any) -> Any:
-    """A choice between words; without any, no word is right."""
-    return Literal[tuple(words) or ("",)]
-
-
-def _members(union: Any) -> tuple[Any, ...]:
-    """The classes of a union, which may be annotated."""
-    inner = get_args(union)[0] if hasattr(union, "__metadata__") else union
-    return get_args(inner)
 
 
 def _union(kinds: list[Any], key: str) -> Any:

@@ -9,7 +9,12 @@ from steer.base.shipped import DEFAULT_TASK
 from steer.tasks.task import Example, Task
 
 TASKS: Registry[Task] = Registry(
-    "steer.tasks", {"compositional": "steer.tasks.compositional.task:TASK", "authors": "steer.tasks.authors.task:TASK"}
+    "steer.tasks",
+    {
+        "compositional": "steer.tasks.compositional.task:TASK",
+        "authors": "steer.tasks.authors.task:TASK",
+        "prompts": "steer.tasks.prompts.task:TASK",
+    },
 )
 
 

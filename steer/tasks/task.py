@@ -143,13 +143,13 @@ S = TypeVar("S", bound=Selection)
 class TaskOf(ABC, Generic[E, S]):
     name: ClassVar[str]
     tokens: ClassVar[Tokens]  # of prompts and answers; the first three are padding, start and end
-    longest_answer: ClassVar[int]  # tokens, without the end
+    longest_answer: int  # tokens, without the end
     selection: type[S]  # what a recipe's `episodes:` may say
-    splits: ClassVar[Tokens] = ("train", "validation", "test")  # fixed sets: trained on, searched on, judged on
+    splits: Tokens = ("train", "validation", "test")  # fixed sets: trained on, searched on, judged on
     roles: ClassVar[Mapping[str, Look]] = {}
     output_role: ClassVar[str] = ""  # whose heads look at the token that they write
-    variables: ClassVar[Tokens] = ()
-    labels: ClassVar[Mapping[str, Mapping[str, str]]] = {}  # label -> which tokens carry it -> their sequence
+    variables: Tokens = ()
+    labels: Mapping[str, Mapping[str, str]] = {}  # label -> which tokens carry it -> their sequence
     label_titles: ClassVar[Mapping[str, str]] = {}  # label -> its name in figures, if it is another
     labels_text: ClassVar[str] = ""  # which tokens there are, for the schema
     exchange: ClassVar[Exchange | None] = None
@@ -159,6 +159,8 @@ class TaskOf(ABC, Generic[E, S]):
     notes: ClassVar[Mapping[str, str]] = {}  # group of `groups` -> what it means
     words: ClassVar[Words] = Words()
     lesson: ClassVar[type[Lesson]] = Lesson
+    source: Any = ""  # how a recipe names the file that holds the examples, if it brings one
+    fingerprint: str = ""  # of that file's content
 
     # Examples.
 

@@ -45,7 +45,7 @@ class PlainModel:
         return self.vocabulary.pad
 
     @property
-    def end(self) -> int:
+    def end(self) -> int | None:
         return self.vocabulary.end
 
     @property

@@ -93,7 +93,7 @@ class Trainer:
             raise CheckpointError(f"{start.name} is another model: {', '.join(differ)}")
         if start.record.data_seed != self.protocol.data_seed:
             raise CheckpointError(f"{start.name} was trained on other episodes: data_seed {start.record.data_seed}")
-        self.model.load_state_dict(start.model.state_dict())
+        self.model.load_state_dict(start.transformer.state_dict())
         before = start.record
         self.before = {"seed": before.seed, "weights_sha256": before.weights_sha256, "protocol": before.protocol}
         self.history = list(before.history)

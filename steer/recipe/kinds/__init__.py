@@ -1,1 +1,21 @@
-"""The kinds of experiments, a file each: what a recipe of this kind means."""
+"""The kinds of experiments by name, a file each: what a recipe of this kind may say, and the runs that it means."""
+
+from __future__ import annotations
+
+from steer.base.registry import Registry
+from steer.recipe.schema import Recipe
+
+KINDS: Registry[type[Recipe]] = Registry(
+    "steer.kinds",
+    {
+        "keep-only-one": "steer.recipe.kinds.one_source:KeepOnlyOne",
+        "ablate-only-one": "steer.recipe.kinds.one_source:AblateOnlyOne",
+        "chained-patch": "steer.recipe.kinds.chained_patch:ChainedPatch",
+        "position-swap": "steer.recipe.kinds.position_swap:PositionSwap",
+        "steer": "steer.recipe.kinds.steer:Steer",
+        "ablate-set": "steer.recipe.kinds.ablate_set:AblateSet",
+        "keep-set": "steer.recipe.kinds.keep_set:KeepSet",
+        "compare": "steer.recipe.kinds.compare:Compare",
+        "clean": "steer.recipe.kinds.clean:CleanRun",
+    },
+)

@@ -3,35 +3,54 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Annotated, Literal
 
+from pydantic import Field
+
+from steer.anatomy.named import Chain, Nodes
 from steer.anatomy.nodes import Node, Site
-from steer.plan.plan import CLEAN, EVERYTHING, UNCHANGED, Edit, Of, Rebuilt, Run, chain_runs
-from steer.recipe.kinds.one_source import one_link
+from steer.plan.plan import CLEAN, Edit, Of, Rebuilt, Run, chain_runs
+from steer.recipe.edits import one_link
 from steer.recipe.lowering import Lowering
-from steer.recipe.schema import ChainedPatch
+from steer.recipe.schema import EVERYTHING, UNCHANGED, OnScale
+from steer.results.rows import End
 
 
-def chain(recipe: ChainedPatch, lowering: Lowering) -> list[Run]:
-    names = lowering.names
-    links = [link for n, text in enumerate(recipe.chain) if (link := names.link(("chain", n), text))]
-    whole = len(links) == len(recipe.chain)
-    named = names.sources(("sources",), recipe.sources, links[:1] if whole else [])
-    sources = lowering.ablatable(("sources",), named)
-    names.wanted(("sources",), sources)
-    if whole:
-        _check_links(lowering, links, sources)
-    if names.faults:
-        return []
-    keep, ablated = recipe.mode == "keep-only-one", lowering.ablated
-    others = ablated if recipe.others == "ablated" else Of(CLEAN)
-    firsts = {UNCHANGED: Edit(links[0], Rebuilt(Of(CLEAN)))}
-    firsts |= {EVERYTHING: Edit(links[0], Rebuilt(ablated), recipe.places)}
-    firsts |= {str(source): one_link(links[0], keep, source, ablated, recipe.places) for source in sources}
-    return [
-        run
-        for label, first in firsts.items()
-        for run in chain_runs(lowering.layout, label, first, links, others, lowering.reads, lowering.freeze)
-    ]
+class ChainedPatch(OnScale):
+    """source -> chain[0] -> chain[1] …: what reaches the last port through this chain alone."""
+
+    kind: Literal["chained-patch"]
+    sources: Annotated[Nodes, Field(description="swept at the chain's start; globs allowed")]
+    chain: Annotated[Chain, Field(min_length=1, description="ports, in order: each head feeds the next port")]
+    mode: Literal["keep-only-one", "ablate-only-one"] = "keep-only-one"
+    others: Annotated[
+        Literal["ablated", "clean"], Field(description="the other direct paths into the later ports of the chain")
+    ] = "ablated"
+
+    def runs(self, lowering: Lowering) -> list[Run]:
+        names = lowering.names
+        links = [link for n, text in enumerate(self.chain) if (link := names.link(("chain", n), text))]
+        whole = len(links) == len(self.chain)
+        named = names.sources(("sources",), self.sources, links[:1] if whole else [])
+        sources = lowering.ablatable(("sources",), named)
+        names.wanted(("sources",), sources)
+        if whole:
+            _check_links(lowering, links, sources)
+        return [] if names.faults else self._runs(lowering, links, sources)
+
+    def _runs(self, lowering: Lowering, links: list[Site], sources: list[Node]) -> list[Run]:
+        keep, ablated = self.mode == "keep-only-one", lowering.ablated
+        others = ablated if self.others == "ablated" else Of(CLEAN)
+        firsts: list[tuple[str, End, Edit]] = [
+            (UNCHANGED, "unchanged", Edit(links[0], Rebuilt(Of(CLEAN)))),
+            (EVERYTHING, "everything", Edit(links[0], Rebuilt(ablated), self.places)),
+            *((str(source), "", one_link(links[0], keep, source, ablated, self.places)) for source in sources),
+        ]
+        return [
+            run
+            for label, end, first in firsts
+            for run in chain_runs(lowering.layout, label, first, links, others, lowering.reads, lowering.freeze, end)
+        ]
 
 
 def _check_links(lowering: Lowering, links: list[Site], sources: list[Node]) -> None:

@@ -2,13 +2,40 @@
 
 from __future__ import annotations
 
-from steer.anatomy.nodes import Node, Site
-from steer.plan.plan import CLEAN, EVERYTHING, Ablated, Edit, Of, Rebuilt, Run
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from steer.anatomy.named import Nodes, Ports
+from steer.plan.plan import Edit, Rebuilt, Run
+from steer.recipe.edits import one_link
 from steer.recipe.lowering import Lowering
-from steer.recipe.schema import AblateOnlyOne, KeepOnlyOne
+from steer.recipe.schema import EVERYTHING, OnScale
 
 
-def one_at_a_time(recipe: KeepOnlyOne | AblateOnlyOne, lowering: Lowering) -> list[Run]:
+class KeepOnlyOne(OnScale):
+    """All direct sources of the target are ablated but one: is that one sufficient?"""
+
+    kind: Literal["keep-only-one"]
+    target: Annotated[Ports, Field(description="a head's q, k or v")]
+    sources: Annotated[Nodes, Field(description="heads, MLPs, embeddings; globs allowed")]
+
+    def runs(self, lowering: Lowering) -> list[Run]:
+        return one_at_a_time(self, lowering, keep=True)
+
+
+class AblateOnlyOne(OnScale):
+    """One direct source of the target is ablated: is it necessary?"""
+
+    kind: Literal["ablate-only-one"]
+    target: Annotated[Ports, Field(description="a head's q, k or v")]
+    sources: Annotated[Nodes, Field(description="heads, MLPs, embeddings; globs allowed")]
+
+    def runs(self, lowering: Lowering) -> list[Run]:
+        return one_at_a_time(self, lowering, keep=False)
+
+
+def one_at_a_time(recipe: KeepOnlyOne | AblateOnlyOne, lowering: Lowering, keep: bool) -> list[Run]:
     names = lowering.names
     named = names.ports(("target",), recipe.target)
     names.wanted(("target",), named)
@@ -19,19 +46,12 @@ def one_at_a_time(recipe: KeepOnlyOne | AblateOnlyOne, lowering: Lowering) -> li
     lowering.reach.check_direct(sources, targets)
     if names.faults:
         return []
-    keep, ablated = isinstance(recipe, KeepOnlyOne), lowering.ablated
-    everything = lowering.run(EVERYTHING, [Edit(target, Rebuilt(ablated), recipe.places) for target in targets])
+    ablated = lowering.ablated
+    all_ablated = [Edit(target, Rebuilt(ablated), recipe.places) for target in targets]
     return [
-        everything,
+        lowering.run(EVERYTHING, all_ablated, "everything"),
         *(
             lowering.run(str(source), [one_link(target, keep, source, ablated, recipe.places) for target in targets])
             for source in sources
         ),
     ]
-
-
-def one_link(target: Site, keep: bool, source: Node, ablated: Ablated, places: tuple[int, ...]) -> Edit:
-    """keep: every source ablated but this one. Otherwise: every source clean but this one."""
-    if keep:
-        return Edit(target, Rebuilt(ablated, ((source, Of(CLEAN)),)), places)
-    return Edit(target, Rebuilt(Of(CLEAN), ((source, ablated),)), places)

@@ -3,37 +3,94 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar, Literal
 
+from pydantic import Field
+
+from steer.anatomy.named import Sites
 from steer.anatomy.names import Names
 from steer.anatomy.nodes import Site
 from steer.base.dice import Dice
 from steer.base.errors import Key
+from steer.base.fields import one_of, refined
+from steer.base.yaml import AT_LEAST_ONE, Strict
 from steer.plan.plan import COUNTERPART, Edit, Of, Run
-from steer.recipe.kinds.position_swap import check_selection, exchange
+from steer.recipe.edits import exchange
 from steer.recipe.lowering import Lowering
-from steer.recipe.schema import Steer
+from steer.recipe.schema import BEFORE, Recipe
+from steer.tasks.task import Example, Task
 
-BEFORE, CONTROL, CEILING = "before", "control", "ceiling"
+CONTROL, CEILING = "control", "ceiling"
 
 
-def steer(recipe: Steer, lowering: Lowering) -> list[Run]:
-    """Each set of sites, then as many others (the control), then the counterpart itself (the ceiling)."""
-    names = lowering.names
-    sets = {one.name: _sites(recipe, lowering, number) for number, one in enumerate(recipe.sets)}
-    _check(recipe, lowering, sets)
-    if recipe.control is not None and not names.faults:
-        sets[CONTROL] = _control(recipe.control, recipe.seed, lowering, sets)
-    if names.faults:
-        return []
-    runs = [lowering.run(name, _edits(recipe, lowering, sites)) for name, sites in sets.items()]
-    tokens = lowering.layout.write(lowering.layout.nodes[0])
-    whole = Edit(tokens, Of(COUNTERPART))  # every token of the counterpart: its own run
-    return [*runs, Run(CEILING, (whole,), lowering.reads, CEILING)]
+class SteeredSet(Strict):
+    """Sites that are changed together."""
+
+    name: Annotated[str, Field(min_length=1)]
+    sites: Sites
+
+
+class Steer(Recipe):
+    """One variable of {program} is changed at some sites: does the answer become the one that the algorithm gives?
+
+    `counterpart`: the sites take their values from the run on a prompt that differs in this variable alone.
+    `positions`: {exchanged}' position embeddings are exchanged, as seen by these ports.
+    """
+
+    clean_condition: ClassVar[str] = BEFORE
+    ablates: ClassVar[bool] = False
+    predicts: ClassVar[bool] = True
+    kind: Literal["steer"]
+    variable: Annotated[str, Field(description="what is changed")]
+    by: Annotated[Literal["counterpart", "positions"], Field(description="how it is changed")] = "counterpart"
+    sets: Annotated[tuple[SteeredSet, ...], AT_LEAST_ONE, Field(description="each a condition of its own")]
+    control: Annotated[
+        str | None, Field(description="name of a set: as many other heads of the same blocks are changed instead")
+    ] = None
+
+    @classmethod
+    def task_fields(cls, task: Task) -> dict[str, Any]:
+        return {"variable": refined(cls, "variable", one_of(task.variables))}
+
+    def runs(self, lowering: Lowering) -> list[Run]:
+        """Each set of sites, then as many others (the control), then the counterpart itself (the ceiling)."""
+        names = lowering.names
+        sets = {one.name: _sites(self, lowering, number) for number, one in enumerate(self.sets)}
+        _check(self, lowering, sets)
+        if self.control is not None and not names.faults:
+            sets[CONTROL] = _control(self.control, self.seed, lowering, sets)
+        if names.faults:
+            return []
+        runs = [lowering.run(name, _edits(self, lowering, sites)) for name, sites in sets.items()]
+        tokens = lowering.layout.write(lowering.layout.nodes[0])
+        whole = Edit(tokens, Of(COUNTERPART))  # every token of the counterpart: its own run
+        return [*runs, Run(CEILING, (whole,), lowering.reads, CEILING)]
+
+    @property
+    def changed_variable(self) -> str | None:
+        return self.variable
+
+    @property
+    def keeps_length(self) -> bool:
+        return self.task.keeps_length(self.variable)
+
+    @property
+    def shown(self) -> str:
+        return self.sets[-1].name
+
+    def counterparts(self, examples: Sequence[Example]) -> list[Example]:
+        """Each example with the variable changed, and the answer that it then has."""
+        changed = [self.task.counterpart(example, self.variable) for example in examples]
+        return [other for other in changed if other is not None]
+
+    def counterfactual(self, examples: Sequence[Example]) -> list[Example]:
+        others = self.counterparts(examples)
+        return [example.answering(other.answer) for example, other in zip(examples, others, strict=True)]
 
 
 def _check(recipe: Steer, lowering: Lowering, sets: dict[str, list[Site]]) -> None:
     names = lowering.names
-    check_selection(recipe, lowering, "steering")
+    lowering.check_selection("steering")
     known = recipe.task.exchange
     if recipe.by == "positions" and (known is None or recipe.variable != known.variable):
         changed = f"change the {known.variable}, not the" if known else "do not change the"

@@ -1,0 +1,112 @@
+"""What a measure is: one file with a class like `Measure`, whose keys a recipe may say and whose methods say the rest.
+
+Measures are known before a model is: nothing in this room imports torch while it is loaded.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+
+from steer.anatomy.keyed import KeyedNames
+from steer.anatomy.layout import Layout
+from steer.anatomy.nodes import Node, Site
+from steer.base.errors import Key
+from steer.base.yaml import Strict
+from steer.tasks.task import Task
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from steer.measures.setting import Setting
+    from steer.models.protocol import Batch, Reading
+    from steer.results.details import Detail
+    from steer.results.rows import Row
+    from steer.results.tally import Floats
+
+RowNames: TypeAlias = tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class Reads:
+    """What one measure reads, and which of it its numbers are made of."""
+
+    all: tuple[Site, ...]
+    numbers: tuple[Site, ...]
+    rows: RowNames  # the names of its rows: no two measures may give the same
+
+
+class Sums(ABC):
+    """One measure in every condition. Rows are tidy numbers; details are what a figure needs beyond them."""
+
+    @abstractmethod
+    def add(self, batch: Batch, condition: str, values: Reading) -> None:
+        """What a condition's run read on a batch. The clean condition comes first."""
+
+    def add_written(self, batch: Batch, condition: str, written: Tensor) -> None:  # noqa: B027 (most have no use for it)
+        """What the model wrote itself in a condition, where the measure `decodes`."""
+
+    @abstractmethod
+    def rows(self, weights: Floats) -> list[Row]: ...
+
+    def details(self) -> Sequence[Detail]:
+        return ()
+
+
+class Measure(Strict):
+    """What a recipe may say about one measure. A class adds its keys, `name` and `against` among them."""
+
+    figures: ClassVar[Mapping[str, str]] = {}  # a figure that draws nothing else -> the name of what it draws
+    step_by_step: ClassVar[bool] = False  # held against an answer token by token: both must be of one length
+    if TYPE_CHECKING:  # for pydantic a base class's keys would come first
+        name: str
+        against: str
+
+    @classmethod
+    def task_fields(cls, task: Task) -> dict[str, Any]:
+        """Keys whose choices or words are the task's, as `create_model` takes them."""
+        return {}
+
+    @property
+    def decodes(self) -> bool:
+        """Is it of answers that the model writes itself?"""
+        return False
+
+    def reads(self, names: KeyedNames, task: Task, key: Key) -> Reads:
+        """What it reads of this model. What does not fit the model or the task is noted as a fault, at `key`."""
+        raise NotImplementedError
+
+    def sums(self, setting: Setting) -> Sums:
+        """Empty sums, to be fed by a session."""
+        raise NotImplementedError
+
+    def compared(self, setting: Setting, batch: Batch, value: Tensor) -> Tensor:
+        """The part of a value it reads that its numbers are made of."""
+        return value
+
+
+def rows_of(name: str, nodes: Iterable[Node], how: str = "") -> RowNames:
+    return tuple((name, f"of {node}", how) for node in nodes)
+
+
+def pattern_reads(heads: list[Node], rows: RowNames) -> Reads:
+    sites = tuple(Site(node, "pattern") for node in heads)
+    return Reads(sites, sites, rows)
+
+
+def is_crossing(layout: Layout, node: Node) -> bool:
+    """A head that looks from the answer at the prompt."""
+    if not node.is_head:
+        return False
+    return (layout.sequence(Site(node, "q")), layout.looks_at(node)) == (layout.answer, layout.prompt)
+
+
+def crossing_heads(names: KeyedNames, texts: tuple[str, ...], key: Key, what: str) -> list[Node]:
+    """The named heads, all of which must look from the answer at the prompt."""
+    heads = names.heads(key, texts)
+    for node in heads:
+        if not is_crossing(names.layout, node):
+            names.fault(key, f"{node}: {what} is measured on dec-cross heads, which look at the prompt", node)
+    return heads

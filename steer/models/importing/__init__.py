@@ -1,0 +1,1 @@
+"""Weights trained elsewhere, read as data and put where the plain model has them."""

@@ -1,0 +1,37 @@
+"""What the measures of a recipe read, and whether they make sense for it."""
+
+from __future__ import annotations
+
+from steer.anatomy.keyed import KeyedNames
+from steer.base.errors import Key
+from steer.measures import MEASURES
+from steer.measures.measure import Reads
+from steer.recipe.schema import Recipe
+
+
+def measured_sites(recipe: Recipe, names: KeyedNames) -> list[Reads]:
+    """What each measure reads."""
+    found: list[Reads] = []
+    for number, measure in enumerate(recipe.measures):
+        key: Key = ("measures", number)
+        if measure.against != "answer" and not recipe.predicts:
+            names.fault((*key, "against"), "only a position-swap or a steer has a counterfactual answer")
+        if measure.step_by_step and measure.against != "answer" and not recipe.keeps_length:
+            text = "the changed answer may be of another length, so there is no step by step to hold it against"
+            names.fault((*key, "against"), text)
+        reads = measure.reads(names, recipe.task, key)
+        for row in reads.rows:
+            if any(row in before.rows for before in found):
+                names.fault(key, f"{' '.join(filter(None, row))} is measured twice")
+        found.append(reads)
+    return found
+
+
+def check_figures(recipe: Recipe, names: KeyedNames) -> None:
+    """A figure of what is not measured would be left out without a word."""
+    drawn = {figure: name for one in MEASURES for figure, name in MEASURES[one].figures.items()}
+    measured = {measure.name for measure in recipe.measures}
+    for number, figure in enumerate(recipe.figure):
+        needed = drawn.get(figure)
+        if needed and needed not in measured:
+            names.fault(("figure", number), f"{figure} draws {needed}, which is not among the measures")

@@ -1,0 +1,184 @@
+"""The task that a file of prompts is: text cut into tokens by one model's tokenizer, then a task like any other.
+
+Variables are the names of the counterparts, labels are spans with a value, alternatives are the wrong answers. The same
+file bound to another tokenizer is another task; the file itself knows no model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import create_model
+
+from steer.base.dice import Dice
+from steer.base.errors import KeyedError, SteerError
+from steer.tasks.prompts.formats import FormatName
+from steer.tasks.prompts.line import Line, Said
+from steer.tasks.prompts.read import check, read_lines
+from steer.tasks.task import PROMPT, Place, Selection, Spans, TaskOf, Tokens
+from steer.tasks.text import Tokenizer, covered
+
+ALL = "all"  # every line, whatever its split
+
+
+class Lines(Selection):
+    """Which lines of the file are shown to the model."""
+
+    split: str = ALL
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A line's prompt and answer as tokens; `line` is its number among the lines, from 0."""
+
+    prompt: Tokens
+    answer: Tokens
+    text: str
+    line: int
+    spans: Spans = field(default_factory=dict, compare=False)
+
+    def answering(self, answer: Tokens) -> Prompt:
+        return replace(self, answer=answer)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A line with its prompt, its wrong answers and its counterparts as tokens."""
+
+    example: Prompt
+    wrong: tuple[Tokens, ...]
+    counterparts: Mapping[str, Prompt]  # with an empty answer where none is known
+    labels: Mapping[str, str]
+    split: str
+
+
+class Prompts(TaskOf[Prompt, Lines]):
+    """The lines of a file. Without a file it is only a name: a model that was trained on no task of ours."""
+
+    name = "prompts"
+    tokens = ()
+    longest_answer = 0
+    splits: Tokens = (ALL,)
+    selection = Lines
+
+    def __init__(self, bound: Sequence[Bound] = (), source: Any = "", fingerprint: str = "") -> None:
+        self.bound, self.source, self.fingerprint = tuple(bound), source, fingerprint
+        if not bound:
+            return
+        self.longest_answer = max(len(answer) for one in bound for answer in _answers(one))
+        self.splits = tuple(dict.fromkeys([ALL, *(one.split for one in bound if one.split)]))
+        self.variables = tuple(dict.fromkeys(name for one in bound for name in one.counterparts))
+        self.values = {span: _numbered([one.labels.get(span) for one in bound]) for one in bound for span in one.labels}
+        self.labels = {span: {span: PROMPT} for span in self.values}
+        self.said = frozenset(token for one in bound for answer in _answers(one) for token in answer)
+        choice: Any = Literal[self.splits]
+        self.selection = create_model("Lines", __base__=Lines, __doc__=Lines.__doc__, split=(choice, ALL))
+
+    def split(self, name: str, seed: int) -> Sequence[Prompt]:
+        if not self.bound:
+            raise SteerError("which prompts? Say `task: FILE.jsonl` (docs/task.md says what stands in it)")
+        return [one.example for one in self.bound if name in (ALL, one.split)]
+
+    def examples(self, wanted: Lines, seed: int, variable: str | None = None) -> Sequence[Prompt]:
+        found = self.split(wanted.split, seed)
+        if variable is not None:
+            found = [example for example in found if self.counterpart(example, variable) is not None]
+        if not found:
+            why = (
+                f"have a counterpart {variable!r} with an answer" if variable else f"are of the split {wanted.split!r}"
+            )
+            raise KeyedError([((), f"no lines of {self.source} {why}")])
+        if wanted.count < len(found):
+            chosen = Dice(wanted.seed, "select").sample(range(len(found)), wanted.count)
+            found = [found[row] for row in sorted(chosen)]
+        return found
+
+    def counts(self, token: str) -> bool:
+        """Every token of an answer does."""
+        return token in self.said
+
+    def alternatives(self, example: Prompt) -> Tokens:
+        """The first tokens of the wrong answers, or of the counterparts' answers, or of all answers of the file."""
+        one = self.bound[example.line]
+        others = one.wrong or tuple(other.answer for other in one.counterparts.values() if other.answer)
+        firsts = [answer[0] for answer in others] or [other.example.answer[0] for other in self.bound]
+        return tuple(dict.fromkeys(firsts))
+
+    def counterpart(self, example: Prompt, variable: str) -> Prompt | None:
+        other = self.bound[example.line].counterparts.get(variable)
+        return other if other is not None and other.answer else None
+
+    def why_fixed(self, example: Prompt, variable: str) -> str:
+        return f"line {example.line + 1} has no counterpart {variable!r} with an answer"
+
+    def keeps_length(self, variable: str) -> bool:
+        pairs = [(one.example, one.counterparts[variable]) for one in self.bound if variable in one.counterparts]
+        return all(len(one.answer) == len(other.answer) for one, other in pairs)
+
+    def labelled(self, example: Prompt, label: str, tokens: str) -> Sequence[tuple[Place, int]]:
+        value = self.bound[example.line].labels.get(label)
+        return [((PROMPT, place), self.values[label][value]) for place in example.spans[label]] if value else []
+
+
+TASK = Prompts()
+
+
+def _answers(one: Bound) -> Iterator[Tokens]:
+    yield from (one.example.answer, *one.wrong, *(other.answer for other in one.counterparts.values()))
+
+
+def _numbered(values: Sequence[str | None]) -> dict[str, int]:
+    """Each value with its number, from 1, in the order of the alphabet."""
+    return {value: number for number, value in enumerate(sorted({v for v in values if v is not None}), 1)}
+
+
+def read_prompts(path: Path, form: FormatName, tokenizer: Tokenizer, source: Any) -> Prompts:
+    """A file as a task for one model. `source`: how the recipe names it."""
+    lines, data = read_lines(path, form)
+    bound: list[Bound] = []
+    faults: list[str] = []
+    for place, line in lines.items():
+        try:
+            bound.append(_bind(line, len(bound), tokenizer))
+        except SteerError as error:
+            faults += [f"{place}: {fault}" for fault in error.faults]
+    check(faults)
+    return Prompts(bound, source, hashlib.sha256(form.encode() + b"\n" + data).hexdigest())
+
+
+def _bind(line: Line, number: int, tokenizer: Tokenizer) -> Bound:
+    example = _tokens(line.prompt, line.answer, number, tokenizer)
+    pieces = tokenizer.prompt(line.prompt)
+    spans = {name: covered(pieces, *ends) for name, ends in line.spans.items()}
+    for name, places in spans.items():
+        if not places:
+            raise SteerError(f"spans: {name!r} holds no token of the prompt")
+    counterparts = {
+        name: _tokens(pair.prompt, pair.answer, number, tokenizer) for name, pair in line.counterparts.items()
+    }
+    labels = {span: str(value) for span, value in line.labels.items()}
+    wrong = tuple(_said(line.prompt, answer, tokenizer) for answer in line.wrong)
+    return Bound(replace(example, spans=spans), wrong, counterparts, labels, line.split)
+
+
+def _tokens(prompt: str, answer: Said | None, number: int, tokenizer: Tokenizer) -> Prompt:
+    tokens = tuple(piece.token for piece in tokenizer.prompt(prompt))
+    if not tokens:
+        raise SteerError("prompt: holds no token")
+    return Prompt(tokens, () if answer is None else _said(prompt, answer, tokenizer), prompt, number)
+
+
+def _said(prompt: str, answer: Said, tokenizer: Tokenizer) -> Tokens:
+    if isinstance(answer, int):
+        return (tokenizer.token(answer),)
+    tokens = tuple(piece.token for piece in tokenizer.answer(prompt, answer))
+    if not tokens:
+        raise SteerError("answer: holds no token")
+    return tokens
