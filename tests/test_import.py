@@ -121,7 +121,7 @@ def same_logits(folder: Path, net: Net, prompt: list[str], answer: list[str], to
     """On padded batches of random tokens, each side with its own ids; in float64, from the same float32 weights."""
     ours = load_checkpoint(str(folder), dtype=torch.float64)
     theirs = net.double().train()  # dropout is 0; eval would take the fused path
-    table = ours.model.enc_embed.positions
+    table = ours.transformer.enc_embed.positions
     theirs.pos_embedding.pos_embedding = table[:, None].to(torch.float64)  # their own is rounded to float32
     generator = torch.Generator().manual_seed(1)
     prompts = torch.randint(0, len(prompt), (6, 40), generator=generator)
@@ -130,7 +130,7 @@ def same_logits(folder: Path, net: Net, prompt: list[str], answer: list[str], to
     for row in range(6):
         prompts[row, 40 - 3 * row :] = prompt.index("PAD")
     ids = ours.vocabulary.ids
-    said = ours.model(
+    said = ours.transformer(
         torch.tensor([[ids[prompt[n]] for n in row] for row in prompts.tolist()]),
         torch.tensor([[ids[answer[n]] for n in row] for row in outputs.tolist()]),
     )

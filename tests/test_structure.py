@@ -100,7 +100,7 @@ def represented(copier: Checkpoint, make, tokens: str = "colours") -> Represente
     label, site = ("relative-index", "dec-cross-0.0.q") if tokens == "steps" else ("index-in-question", "enc.memory")
     measure = {"name": "r-squared", "site": site, "label": label, "tokens": tokens}
     recipe = build_recipe(kind="clean", measures=[measure]).recipe
-    engine = Engine(copier.transformer)
+    engine = Engine(copier.model)
     found = Represented(Setting(copier, EPISODES, recipe.measures), recipe.measures[0])
     for batch in engine.batches(EPISODES, 15):
         shape = (*batch.tokens["answer" if tokens == "steps" else "prompt"].shape, SIZE)

@@ -73,7 +73,7 @@ def test_a_curriculum_of_silent_mlps_and_noise_resumes_too(tiny_protocol: Protoc
         Trainer(protocol, seed=5).run(tmp_path / "cut", killer(10))
     again = Trainer(protocol, seed=5)
     again.resume(tmp_path / "cut")
-    assert (again.transformer.dec[0]["mlp"].W_out.weight == 0).all()  # silent so far
+    assert (again.model.dec[0]["mlp"].W_out.weight == 0).all()  # silent so far
     again.run(tmp_path / "cut")
     whole, cut = weights(tmp_path / "whole"), weights(tmp_path / "cut")
     assert all(torch.equal(whole[name], cut[name]) for name in whole)
@@ -241,7 +241,7 @@ def test_silent_output_heads_write_nothing_until_they_are_let_in(tiny_protocol: 
     assert weight[:, size:].abs().max() == 0
     both = Trainer(tiny_protocol.model_copy(update={"stages": (alone, tiny_protocol.stages[1])}), 0)
     both.run(tmp_path / "both")
-    assert both.transformer.dec[-1]["cross_attn"].W_O.weight[:, size:].abs().max() > 0
+    assert both.model.dec[-1]["cross_attn"].W_O.weight[:, size:].abs().max() > 0
 
 
 def test_heads_and_mlps_that_fall_silent_later_start_anew(tiny_protocol: Protocol, tmp_path: Path):
