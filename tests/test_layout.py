@@ -223,7 +223,7 @@ def test_the_stream_that_a_port_reads_is_the_sum_of_its_sources(model: PlainMode
         stream = sum(writes, start=model.constant(port))
         torch.testing.assert_close(stream, clean[layout.stream(port)], rtol=0, atol=1e-10)
         if port != layout.logits:
-            torch.testing.assert_close(model.read(port, stream), clean[port], rtol=0, atol=1e-10)
+            torch.testing.assert_close(model.read(port, stream, some_batch(model)), clean[port], rtol=0, atol=1e-10)
 
 
 def test_a_site_has_its_values_at_the_tokens_of_its_sequence(model: PlainModel):

@@ -12,7 +12,7 @@ from scipy.stats import beta, binomtest
 from sklearn.linear_model import LinearRegression
 from tokens import COLOUR_IDS, ID, PAD_ID, SCORING, VOCABULARY, collate
 
-from steer.anatomy.nodes import Node
+from steer.anatomy.nodes import Node, Site
 from steer.measures.alignment import Alignment, ov_alignment
 from steer.measures.answers import exact_match, exact_tokens, token_accuracy
 from steer.measures.attention import attention_accuracy, attention_mass
@@ -117,8 +117,9 @@ def test_components_sum_to_the_relative_logit(paper_model: Transformer):
     seen = hooked_forward(model, prompt, output, {})
     plain = PlainModel(model, VOCABULARY)
     writers = [node for node in plain.layout.nodes if node.kind.startswith("dec")]
-    writes = {str(node): written(model, node, seen[hook_name(node)]) for node in writers}
-    shares = logit_attribution(plain, writes, seen["dec.1.mlp.post"], target, [COLOUR_IDS] * len(target))
+    writes = {node: written(model, node, seen[hook_name(node)]) for node in writers}
+    clean = {Site(Node("dec-resid", 1), "post"): seen["dec.1.mlp.post"]}
+    shares = logit_attribution(plain, writes, clean, target, [COLOUR_IDS] * len(target))
     total = sum(shares.values())
     torch.testing.assert_close(total, relative_logit(seen["logits"], target), rtol=0, atol=1e-10)
 

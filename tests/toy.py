@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from steer.anatomy.layout import INPUT, Block, Layout, Stream
 from steer.anatomy.names import Names
 from steer.anatomy.nodes import Node, Site
-from steer.models.protocol import Batch, Readout
+from steer.models.protocol import Batch, Directions, Readout, Writes
 from steer.models.scoring import Scoring
 from steer.models.vocabulary import Vocabulary
 from steer.results.provenance import Weights
@@ -182,8 +182,7 @@ class ToyModel:
 
     @property
     def readout(self) -> Readout:
-        norm, unembed = self.module.norm, self.module.unembed
-        return Readout(norm.weight, norm.bias, norm.eps, unembed.weight, unembed.bias)
+        return Readout(self.module.unembed.weight, self.module.unembed.bias)
 
     def size(self, hook: str) -> tuple[int, ...]:
         return (HEADS, SIZE) if hook.endswith(".z") else (WIDTH,)
@@ -230,7 +229,18 @@ class ToyModel:
         columns = self._layer(node).wo.weight[:, node.head * SIZE : (node.head + 1) * SIZE]
         return value[..., node.head, :] @ columns.T
 
-    def read(self, port: Site, stream: Tensor) -> Tensor:
+    def folded(self, port: Site, writes: Writes) -> Tensor:
+        return sum(map(writes, self.layout.sources(port)), start=self.constant(port))
+
+    def directions(self, values: Mapping[Site, Tensor], direction: Tensor) -> Directions:
+        norm, logits = self.module.norm, self.layout.logits
+        scale = torch.sqrt(values[self.layout.stream(logits)].var(-1, unbiased=False, keepdim=True) + norm.eps)
+        back = direction * norm.weight
+        back = (back - back.mean(-1, keepdim=True)) / scale
+        constant = back @ self.constant(logits) + direction @ norm.bias
+        return Directions(dict.fromkeys(self.layout.sources(logits), back), constant)
+
+    def read(self, port: Site, stream: Tensor, batch: Batch) -> Tensor:
         layer, head = self._layer(port.node), port.node.head
         if head is None:
             return layer.made(stream)

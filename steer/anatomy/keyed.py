@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from steer.anatomy.layout import Layout
 from steer.anatomy.names import Names
 from steer.anatomy.nodes import Node, Site
-from steer.anatomy.patterns import Glob, is_single, parse_pattern
+from steer.anatomy.patterns import Glob, is_single
 from steer.base.errors import Key, SteerError
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class KeyedNames:
                 continue
             found += things
             self.keys |= {(key, thing): (*key, number) for thing in things}
-            if is_single(text):
+            if is_single(self.names.spelled(text)):
                 self.single |= {(key, thing) for thing in things}
         return list(dict.fromkeys(found))
 
@@ -86,7 +86,7 @@ class KeyedNames:
         return self.each(key, texts, lambda text: self._sources(text, targets))
 
     def _sources(self, text: str, targets: list[Site]) -> list[Node]:
-        named, glob = self.names.nodes(text), isinstance(parse_pattern(text), Glob)
+        named, glob = self.names.nodes(text), isinstance(self.names.pattern(text), Glob)
         for target in targets:
             direct = self.layout.sources(target)
             strays = [node for node in named if node not in direct]

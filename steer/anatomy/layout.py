@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from steer.anatomy.nodes import INPUT_PORTS, PORTS, Node, Site
+from steer.anatomy.nodes import BEFORE_ROTATION, INPUT_PORTS, PORTS, Node, Site
 
 INPUT = "in"  # the port of a block without heads; its site is the node's own output
 
@@ -29,6 +29,7 @@ class Block:
     then: Site | None = None  # a point of its own stream right after it
     beside: bool = False  # reads the point that the block before it reads (parallel attention and MLP)
     fixed: bool = False  # writes the same for every example: position embeddings
+    ports: tuple[str, ...] = PORTS  # the sites of each of its heads
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
@@ -40,6 +41,7 @@ class Stream:
     name: str
     sequence: str  # whose tokens its values belong to
     read_as: Site  # its end, normed: what other streams or the logits read
+    is_sum: bool = True  # of what was written, plainly; else there are norms between the writes
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,8 @@ class Layout:
     logits: Site
     prompt: str = "prompt"  # the sequence that holds a task's prompt
     answer: str = "answer"  # the sequence that holds what was said so far
+    absent: tuple[tuple[str, str], ...] = ()  # names that other models have, with why this one has not
+    aliases: tuple[tuple[str, str], ...] = ()  # other spellings of names: what matches -> what it stands for
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
@@ -71,7 +75,7 @@ class Layout:
 
     @cached_property
     def sites(self) -> tuple[Site, ...]:
-        ports = [Site(node, port) for node in self.heads for port in PORTS]
+        ports = [Site(node, port) for node in self.heads for port in self.block(node).ports]
         others = [Site(node) for node in self.nodes if not node.is_head]
         return (*ports, *others, *self.points, *(stream.read_as for stream in self.streams), self.logits)
 
@@ -96,12 +100,20 @@ class Layout:
             return self.streams[-1].name
         return dict(self.block(port.node).reads)[port.port or INPUT]
 
+    def is_sum(self, port: Site) -> bool:
+        """Is what a port reads the plain sum of its sources' writes?"""
+        return self._stream[self.reads(port)].is_sum
+
     def sources(self, port: Site) -> tuple[Node, ...]:
         """The nodes whose writes sum to what a head's port (or an MLP, or the logits) reads: its direct sources."""
-        stream, end = self.reads(port), len(self.blocks)
-        if port != self.logits and stream == self.block(port.node).writes:
-            end = self._reading(self._number[port.node])
+        stream, end = self.reads(port), self.read_until(port)
         return tuple(node for block in self.blocks[:end] if block.writes == stream for node in block.nodes)
+
+    def read_until(self, port: Site) -> int:
+        """How many blocks, in order, may have written into what a port reads."""
+        if port != self.logits and self.reads(port) == self.block(port.node).writes:
+            return self._reading(self._number[port.node])
+        return len(self.blocks)
 
     def _reading(self, number: int) -> int:
         """The number of the block at whose point this one reads."""
@@ -142,7 +154,8 @@ class Layout:
             return self.points[site]
         if site.node in self._number:
             own = self.block(site.node)
-            return dict(own.reads)[site.port] if site.port in INPUT_PORTS else own.writes
+            port = BEFORE_ROTATION.get(site.port or "", site.port)
+            return dict(own.reads)[port] if port in INPUT_PORTS else own.writes
         return next((stream.name for stream in self.streams if stream.read_as == site), self.streams[-1].name)
 
     def holds(self, sequence: str) -> str:
@@ -161,6 +174,13 @@ class Layout:
     def reaches_logits(self, node: Node) -> bool:
         """Does it write into the stream that the logits read?"""
         return self.block(node).writes == self.streams[-1].name
+
+    @cached_property
+    def scales(self) -> tuple[Site, ...]:
+        """What decides the scale of every norm on the way from a write to the logits."""
+        if self.is_sum(self.logits):
+            return (self.stream(self.logits),)
+        return tuple(self.written(node) for node in self.sources(self.logits))
 
     def is_fixed(self, node: Node) -> bool:
         return self.block(node).fixed
@@ -200,10 +220,16 @@ def _computed(layout: Layout, node: Node) -> Flow:
     own = layout.block(node).writes
     for site in layout.inputs(node):
         stream = layout.reads(site)
-        yield site, (layout.stream(site) if stream == own else layout._stream[stream].read_as,)
+        point = layout.stream(site) if stream == own else layout._stream[stream].read_as
+        before = Site(node, f"{site.port}-pre")
+        if before.port in layout.block(node).ports:
+            yield before, (point,)
+            point = before
+        yield site, (point,)
     if node.is_head:
         q, k, v, scores, pattern, z = (Site(node, port) for port in ("q", "k", "v", "scores", "pattern", "z"))
-        yield from ((scores, (q, k)), (pattern, (scores,)), (z, (pattern, v)))
+        biases = (Site(node, "bias"),) if "bias" in layout.block(node).ports else ()
+        yield from ((scores, (q, k, *biases)), (pattern, (scores,)), (z, (pattern, v)))
 
 
 def touched(layout: Layout, edited: Iterable[Site], frozen: Iterable[Site] = ()) -> frozenset[Site]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
 
 from steer.anatomy.layout import Layout
 from steer.anatomy.nodes import INPUT_PORTS, PORTS, Node, Site
-from steer.anatomy.patterns import FORMS, Glob, InRole, matches, parse_pattern
+from steer.anatomy.patterns import FORMS, Glob, InRole, Pattern, matches, parse_pattern
 from steer.base.errors import SteerError, unknown
 
 T = TypeVar("T")
@@ -23,9 +24,24 @@ class Names:
     roles: Roles = field(default_factory=dict)
     role_words: tuple[str, ...] = ()  # every role that the checkpoint's task knows
 
+    def spelled(self, text: str) -> str:
+        """A name as this project spells it, where papers and other tools have another for it."""
+        for alias, name in self.layout.aliases:
+            found = re.fullmatch(alias, text.strip(), re.IGNORECASE)
+            if found:
+                return found.expand(name)
+        return text
+
+    def pattern(self, text: str) -> Pattern:
+        return parse_pattern(self.spelled(text))
+
+    def _unknown(self, kind: str, text: str, allowed: Sequence[object]) -> SteerError:
+        why = dict(self.layout.absent).get(self.spelled(text).strip().lower())
+        return SteerError(f"no {kind} named {text!r}: {why}" if why else unknown(kind, text, list(map(str, allowed))))
+
     def nodes(self, text: str) -> list[Node]:
         """The writers that a name, a role or a glob stands for."""
-        pattern = parse_pattern(text)
+        pattern = self.pattern(text)
         if isinstance(pattern, InRole):
             return self.in_role(pattern)
         found = [node for node in self.layout.nodes if matches(pattern, str(node))]
@@ -33,11 +49,11 @@ class Names:
             return found
         if isinstance(pattern, Glob):
             raise SteerError(f"no head or node is matched by {text!r}")
-        raise SteerError(unknown("head or node", text, list(map(str, self.layout.nodes))))
+        raise self._unknown("head or node", text, self.layout.nodes)
 
     def heads(self, text: str) -> list[Node]:
         """The heads that a name, a role or a glob stands for."""
-        pattern = parse_pattern(text)
+        pattern = self.pattern(text)
         if isinstance(pattern, InRole):
             return self.in_role(pattern)
         if isinstance(pattern, Glob):
@@ -46,17 +62,17 @@ class Names:
 
     def head(self, text: str) -> Node:
         """The one head that a name or a role stands for."""
-        pattern = parse_pattern(text)
+        pattern = self.pattern(text)
         if isinstance(pattern, InRole):
             return _one(self.in_role(pattern), text, "heads")
         found = [node for node in self.layout.heads if str(node) == pattern.text]
         if not found:
-            raise SteerError(unknown("head", text, list(map(str, self.layout.heads))))
+            raise self._unknown("head", text, self.layout.heads)
         return found[0]
 
     def sites(self, text: str) -> list[Site]:
         """The sites that a name, a glob (`dec-cross-1.*.q`) or a role with a port (`$output.k`) stands for."""
-        pattern = parse_pattern(text)
+        pattern = self.pattern(text)
         if isinstance(pattern, InRole):
             if pattern.port not in PORTS:
                 role = text.strip().partition(".")[0]
@@ -64,7 +80,7 @@ class Names:
             return [Site(node, pattern.port) for node in self.in_role(pattern)]
         found = [site for site in self.layout.sites if matches(pattern, str(site))]
         if not found:
-            raise SteerError(unknown("site", text, list(map(str, self.layout.sites))))
+            raise self._unknown("site", text, self.layout.sites)
         return found
 
     def site(self, text: str) -> Site:
@@ -72,12 +88,12 @@ class Names:
 
     def ports(self, text: str) -> list[Site]:
         """What a path can be patched into: q, k or v of one or more heads (`enc-self-0.*.v`), or an MLP."""
-        pattern = parse_pattern(text)
+        pattern = self.pattern(text)
         if not isinstance(pattern, InRole):
             mlps = [Site(node) for node in self.layout.mlps if matches(pattern, str(node))]
             if mlps:
                 return mlps
-        head, _, port = text.strip().rpartition(".")
+        head, _, port = self.spelled(text).strip().rpartition(".")
         if port.lower() not in INPUT_PORTS:
             raise SteerError(
                 f"{text!r} must end in .q, .k or .v (or be an MLP): paths are patched into what a head reads"

@@ -13,7 +13,8 @@ from typing import Literal, TypeAlias, get_args
 Port: TypeAlias = Literal["q", "k", "v", "scores", "pattern", "z", "out"]
 PORTS: tuple[Port, ...] = get_args(Port)
 INPUT_PORTS: tuple[Port, ...] = ("q", "k", "v")  # what a head reads, and so what a path can be patched into
-BETWEEN_TOKENS: tuple[Port, ...] = ("scores", "pattern")  # from each token to each, not one vector a token
+BETWEEN_TOKENS = ("bias", "scores", "pattern")  # from each token to each, not one vector a token
+BEFORE_ROTATION = {"q-pre": "q", "k-pre": "k"}  # ports of models that rotate queries and keys by their positions
 NUMBERED = re.compile(r"(?P<kind>.+)-(?P<layer>\d+)(?:\.(?P<head>\d+))?")
 
 
@@ -60,6 +61,6 @@ def parse_node(text: str) -> Node:
 def parse_site(text: str) -> Site:
     """The site of a name: `dec-cross-1.5.k`, `enc-resid-0.pre`, `enc-mlp-1`."""
     node, dot, port = text.rpartition(".")
-    if dot and port.isalpha() and NUMBERED.fullmatch(node):
+    if dot and port.replace("-", "").isalpha() and NUMBERED.fullmatch(node):
         return Site(parse_node(node), port)
     return Site(parse_node(text))

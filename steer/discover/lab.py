@@ -101,7 +101,7 @@ class Lab:
 
         def measure(batch: Batch, values: Values) -> tuple[Tensor, Tensor]:
             target = self.targets[batch.number]
-            return self._written(batch, values[write_site], target), self.scoring.counts(target)
+            return self._written(batch, node, values[write_site], target), self.scoring.counts(target)
 
         return measure, [self.layout.write(node)]
 
@@ -115,16 +115,16 @@ class Lab:
         def measure(batch: Batch, values: Values) -> tuple[Tensor, Tensor]:
             target, rival = self.targets[batch.number], self.rivals[batch.number]
             write = values[write_site]
-            right, wrong = (self._written(batch, write, token) for token in (target, rival))
+            right, wrong = (self._written(batch, node, write, token) for token in (target, rival))
             return right - wrong, self.scoring.counts(target) & (rival != target)
 
         return measure, reads
 
-    def _written(self, batch: Batch, write: Tensor, token: Tensor) -> Tensor:
+    def _written(self, batch: Batch, node: Node, write: Tensor, token: Tensor) -> Tensor:
         """What a write adds to these tokens' logits, above the mean alternative's."""
-        stream = self.engine.reading(batch)[self.layout.stream(self.logits)]
+        clean = self.engine.reading(batch)
         alternatives = self.scoring.alternatives([self.episodes[row] for row in batch.rows])
-        return logit_attribution(self.model, {"it": write}, stream, token, alternatives)["it"].double()
+        return logit_attribution(self.model, {node: write}, clean, token, alternatives)[str(node)].double()
 
     def exact(self) -> tuple[Measure, list[Site]]:
         """Is the whole answer right?"""

@@ -12,11 +12,10 @@ from torch import Tensor
 from steer.anatomy.nodes import Site
 from steer.engine.ablation import Means
 from steer.engine.backends.local import Change, Local, PassError
-from steer.engine.schedule import Pass, hook_order, stop_after
+from steer.engine.schedule import Pass, built_on, hook_order, stop_after
 from steer.engine.store import BUDGET, Store, Values
 from steer.engine.values import Worlds
 from steer.models.protocol import Batch, Model, Reading
-from steer.plan.plan import Current, Rebuilt
 
 BATCH = 250
 Hooks = Mapping[str, Tensor]
@@ -132,13 +131,15 @@ class Engine:
         for edit in one.edits:
             changes.setdefault(self.steps.hook(edit.site), []).append(worlds.change(edit))
         reads = list(dict.fromkeys(map(self.steps.hook, one.run.reads)))
-        streams = [  # that edits build on as this pass has them
-            self.steps.hook(self.layout.stream(edit.site))
+        first = self.steps.names.index(one.start)
+        met = [
+            self.steps.hook(site)
             for edit in one.edits
-            if isinstance(edit.value, Rebuilt) and edit.value.rest == Current()
+            for site in built_on(edit, self.layout)
+            if self.steps.order(site)[0] >= first
         ]
         try:
-            found = self.backend.run(state, one.start, one.stop, changes, [*reads, *streams], self.order)
+            found = self.backend.run(state, one.start, one.stop, changes, [*reads, *met], self.order)
         except PassError as error:
             raise PassError(f"run {one.run.name!r}: {error}") from error
         if one.run.is_record:

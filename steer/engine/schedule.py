@@ -141,20 +141,30 @@ def value_needs(value: Value, site: Site, layout: Layout, steps: Steps) -> Itera
             yield from value_needs(inner, site, layout, steps)
         case Rebuilt(rest, changes):
             yield from _rest_needs(rest, site, layout, steps)
-            for node, change in changes:  # a change is a difference: the source is needed as it was and as it becomes
+            for node, change in changes:
                 if change != rest:
                     yield from value_needs(change, layout.write(node), layout, steps)
-                    yield from value_needs(base(rest), layout.write(node), layout, steps)
+                    if layout.is_sum(site):  # a change is a difference: the source is needed as it was, too
+                        yield from value_needs(base(rest), layout.write(node), layout, steps)
         case Current() | Zero():
             pass
 
 
 def _rest_needs(rest: Value, site: Site, layout: Layout, steps: Steps) -> Iterator[Need]:
-    if isinstance(rest, Of):
+    if isinstance(rest, Of) and layout.is_sum(site):
         yield Need(rest.run, steps.hook(layout.stream(site)))
-    elif not isinstance(rest, Current):
+    elif not (isinstance(rest, Current) and layout.is_sum(site)):
         for node in layout.sources(site):
-            yield from value_needs(rest, layout.write(node), layout, steps)
+            yield from value_needs(base(rest), layout.write(node), layout, steps)
+
+
+def built_on(edit: Edit, layout: Layout) -> tuple[Site, ...]:
+    """What an edit must have met in its own pass: the stream that it changes, or what every source of it wrote."""
+    if not (isinstance(edit.value, Rebuilt) and edit.value.rest == Current()):
+        return ()
+    if layout.is_sum(edit.site):
+        return (layout.stream(edit.site),)
+    return tuple(layout.write(node) for node in layout.sources(edit.site))
 
 
 def base(rest: Value) -> Value:

@@ -47,7 +47,7 @@ class Worlds:
         """The hook's value with the edit made at every place: all of it, or one head's part."""
         site = edit.site
         if isinstance(edit.value, Rebuilt):
-            part = self.model.read(site, self.stream(edit.value, site, met))
+            part = self.model.read(site, self.stream(edit.value, site, met), self.batch)
             return put_head(value, part, site) if site.node.is_head else part.expand_as(value)
         new = self.whole(edit.value, site).expand_as(value)
         return put_head(value, new.select(head_axis(site), site.node.head or 0), site) if site.node.is_head else new
@@ -84,12 +84,22 @@ class Worlds:
 
     def stream(self, value: Rebuilt, site: Site, met: Hooks) -> Tensor:
         """The stream that a port reads, with some sources changed."""
+        if not self.model.layout.is_sum(site):
+            changed = dict(value.changes)
+            return self.model.folded(site, lambda node: self._folded(node, changed.get(node, value.rest), met))
         before = base(value.rest)
         stream = self._rest(value.rest, site, met)
         for node, change in value.changes:
             if change != before:
                 stream = stream + (self.write(node, change) - self.write(node, before))
         return stream
+
+    def _folded(self, node: Node, value: Value, met: Hooks) -> Tensor:
+        """What a node adds; `Current`: as this pass has it, which is clean where the pass has not been."""
+        if not isinstance(value, Current):
+            return self.write(node, value)
+        hook = self.model.steps.hook(self.model.layout.write(node))
+        return self.model.written(node, met[hook] if hook in met else self.runs[CLEAN][hook])
 
     def _rest(self, rest: Value, site: Site, met: Hooks) -> Tensor:
         point = self.model.layout.stream(site)
@@ -98,8 +108,7 @@ class Worlds:
         if isinstance(rest, Of):
             return self.runs[rest.run][self.model.steps.hook(point)]
         if (rest, point) not in self._streams:
-            parts = [self.write(node, rest) for node in self.model.layout.sources(site)]
-            self._streams[rest, point] = sum(parts, start=self.model.constant(site))
+            self._streams[rest, point] = self.model.folded(site, lambda node: self.write(node, rest))
         return self._streams[rest, point]
 
 

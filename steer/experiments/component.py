@@ -85,8 +85,9 @@ def _contribution(
 ) -> Tensor:
     """What a node writes into the logits of the right tokens: B T."""
     layout = engine.layout
-    write, stream = (batch.at(ANSWER, values[site]) for site in (layout.written(node), layout.stream(layout.logits)))
-    return logit_attribution(engine.model, {"it": write}, stream, batch.target, alternatives)["it"].double()
+    write = {node: batch.at(ANSWER, values[layout.written(node)])}
+    clean = {site: batch.at(ANSWER, values[site]) for site in layout.scales}
+    return logit_attribution(engine.model, write, clean, batch.target, alternatives)[str(node)].double()
 
 
 def _add_contribution(scoring: Scoring, batch: Batch, share: Tensor, tallies: dict[str, Tally]) -> None:

@@ -1,8 +1,9 @@
 """logit-attribution: which part of the decoder writes the right token's logit.
 
-The logit of a token is linear in the decoder's final stream once the final LayerNorm's scale is held at its clean
-value, so each component of the stream has its own share of it. Shares are of the right token's logit relative to
-the mean over its alternatives; with the constant part they sum to that number exactly.
+The logit of a token is linear in what was written once the scale of every norm behind it is held at its clean value
+(on most models that is the final norm alone), so each component has its own share of it.
+Shares are of the right token's logit relative to the mean over its alternatives; with the constant part they
+sum to that number exactly.
 """
 
 from __future__ import annotations
@@ -59,41 +60,40 @@ class Attribution(Counted):
         super().__init__(setting)
         self.measure = measure
         self.components = [str(node) for text in measure.components for node in setting.names.nodes(text)]
-        *self.writers, self.final = attribution_sites(setting.model.layout)
-        self.clean: dict[int, Tensor] = {}  # batch -> the clean run's final stream, whose scale the LayerNorm keeps
+        self.writers = [node for node in setting.model.layout.nodes if setting.model.layout.reaches_logits(node)]
+        self.clean: dict[int, dict[Site, Tensor]] = {}  # batch -> what the norms took their scale from in the clean run
 
     def add(self, batch: Batch, condition: str, values: Reading) -> None:
-        target = self.setting.target(batch, "answer")
-        written = {str(site.node): values[self.setting.model.layout.written(site.node)] for site in self.writers}
-        writes = {name: batch.at(ANSWER, value) for name, value in written.items()}
-        stream = self.clean.setdefault(batch.number, batch.at(ANSWER, values[self.final]))  # the clean run comes first
+        target, layout = self.setting.target(batch, "answer"), self.setting.model.layout
+        writes = {node: batch.at(ANSWER, values[layout.written(node)]) for node in self.writers}
+        if batch.number not in self.clean:  # the clean run comes first
+            self.clean[batch.number] = {site: batch.at(ANSWER, values[site]) for site in layout.scales}
+        clean = self.clean[batch.number]
         alternatives, counted = self.setting.alternatives(batch), self.setting.scoring.counts(target)
-        shares = logit_attribution(self.setting.model, writes, stream, target, alternatives)
+        shares = logit_attribution(self.setting.model, writes, clean, target, alternatives)
         for component in dict.fromkeys((*self.components, CONSTANT)):
             labels = Labels(condition, self.measure.name, component, unit="logit")
             self.book.put(batch, self.positions, shares[component].double(), counted, False, labels)
 
 
 def attribution_sites(layout: Layout) -> list[Site]:
-    """What logit attribution reads: every write into the stream that the logits read, and that stream at its end."""
-    return [*(layout.write(node) for node in layout.nodes if layout.reaches_logits(node)), layout.stream(layout.logits)]
+    """What logit attribution reads: every write into the stream that the logits read, and what the norms scale by."""
+    return [*(layout.write(node) for node in layout.nodes if layout.reaches_logits(node)), *layout.scales]
 
 
 def logit_attribution(
-    model: Model, writes: Mapping[str, Tensor], stream: Tensor, target: Tensor, alternatives: Alternatives
+    model: Model,
+    writes: Mapping[Node, Tensor],
+    clean: Mapping[Site, Tensor],
+    target: Tensor,
+    alternatives: Alternatives,
 ) -> dict[str, Tensor]:
-    """Each component's share of the relative logit, B T, the final LayerNorm frozen at the scale of `stream`."""
-    import torch
-
-    norm = model.readout
-    scale = torch.sqrt(stream.var(-1, unbiased=False) + norm.eps)  # B T
-    difference = norm.rows[target] - mean_of(norm.rows, alternatives)  # B T D
-    direction = difference * norm.gain
-    direction = direction - direction.mean(-1, keepdim=True)  # LayerNorm takes the mean off
-    shares = {name: (write * direction).sum(-1) / scale for name, write in writes.items()}
-    biases = model.constant(model.layout.logits)
-    fixed = (biases * direction).sum(-1) / scale + difference @ norm.shift
-    shares[CONSTANT] = fixed + norm.bias[target] - mean_of(norm.bias, alternatives)
+    """Each node's share of the relative logit, B T, every norm behind it frozen at its scale in the clean run."""
+    readout = model.readout
+    difference = readout.rows[target] - mean_of(readout.rows, alternatives)  # B T D
+    found = model.directions(clean, difference)
+    shares = {str(node): (write * found.of[node]).sum(-1) for node, write in writes.items()}
+    shares[CONSTANT] = found.constant + readout.bias[target] - mean_of(readout.bias, alternatives)
     return shares
 
 

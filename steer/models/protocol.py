@@ -13,9 +13,9 @@ sequence ("answer", 0) is the column of the prompt's last token.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -57,13 +57,22 @@ def _numbered(columns: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Readout:
-    """How logits are read out of the last stream: a norm, then a row for each token."""
+    """How logits are read out of the last stream, behind its norm: a row for each token."""
 
-    gain: Tensor
-    shift: Tensor
-    eps: float
     rows: Tensor  # V D
     bias: Tensor  # V
+
+
+@dataclass(frozen=True)
+class Directions:
+    """Where a direction in the logits lies in what was written, every norm held at its clean scale: a write's share of
+    the logit is its product with its node's direction."""
+
+    of: Mapping[Node, Tensor]  # B T D
+    constant: Tensor  # B T: the share of biases, which are nobody's write
+
+
+Writes: TypeAlias = Callable[[Node], Tensor]  # what a node writes into its stream: B T D
 
 
 class Model(Protocol):
@@ -89,7 +98,9 @@ class Model(Protocol):
     def unanswered(self, batch: Batch) -> Batch: ...  # with nothing said yet: ("answer", 0) is its only step
     def answered(self, batch: Batch, said: Tensor) -> Batch: ...  # with these tokens (B) said too: a step more
     def written(self, node: Node, value: Tensor) -> Tensor: ...  # its own write into the stream, from its hook's value
-    def read(self, port: Site, stream: Tensor) -> Tensor: ...  # what a port (or an MLP) makes of a stream
+    def folded(self, port: Site, writes: Writes) -> Tensor: ...  # the stream that a port reads, from all writes
+    def read(self, port: Site, stream: Tensor, batch: Batch) -> Tensor: ...  # what a port (or an MLP) makes of a stream
+    def directions(self, values: Mapping[Site, Tensor], direction: Tensor) -> Directions: ...  # behind the last norm
     def copied(self, head: Node, normed: Tensor) -> Tensor: ...  # what it writes of a token that it attends to alone
     def constant(self, port: Site) -> Tensor: ...  # biases in the stream that a port reads: nobody's write
 

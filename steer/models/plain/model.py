@@ -14,7 +14,7 @@ from steer.anatomy.nodes import Node, Site
 from steer.models.batch import collate
 from steer.models.plain.layout import PlainSteps, plain_layout
 from steer.models.plain.transformer import MLP, Attention, State, Transformer
-from steer.models.protocol import Batch, Readout
+from steer.models.protocol import Batch, Directions, Readout, Writes
 from steer.models.vocabulary import PAD, Vocabulary
 from steer.tasks.task import ANSWER, PROMPT, Example
 
@@ -50,8 +50,7 @@ class PlainModel:
 
     @property
     def readout(self) -> Readout:
-        norm, unembed = self.module.ln_dec, self.module.unembed
-        return Readout(norm.weight, norm.bias, norm.eps, unembed.weight, unembed.bias)
+        return Readout(self.module.unembed.weight, self.module.unembed.bias)
 
     def size(self, hook: str) -> tuple[int, ...]:
         config = self.module.config
@@ -85,7 +84,10 @@ class PlainModel:
         size = block.W_O.in_features // block.heads
         return block.W_O.weight[:, number * size : (number + 1) * size]
 
-    def read(self, port: Site, stream: Tensor) -> Tensor:
+    def folded(self, port: Site, writes: Writes) -> Tensor:
+        return sum(map(writes, self.layout.sources(port)), start=self.constant(port))
+
+    def read(self, port: Site, stream: Tensor, batch: Batch) -> Tensor:
         if port.node.head is None:
             return self._mlp(port.node).of(stream)
         return self._project(port, self._norm(port)(stream))
@@ -105,6 +107,15 @@ class PlainModel:
         """Another stream is read through its own final norm, its own stream through the block's."""
         own = self.layout.reads(port) == self.layout.block(port.node).writes
         return self._attention(port.node).ln if own else self.module.ln_enc
+
+    def directions(self, values: Mapping[Site, Tensor], direction: Tensor) -> Directions:
+        """Only the last LayerNorm lies between the writes and the logits."""
+        norm, logits = self.module.ln_dec, self.layout.logits
+        scale = torch.sqrt(values[self.layout.stream(logits)].var(-1, unbiased=False, keepdim=True) + norm.eps)  # B T 1
+        back = direction * norm.weight
+        back = (back - back.mean(-1, keepdim=True)) / scale  # LayerNorm takes the mean off
+        constant = back @ self.constant(logits) + direction @ norm.bias
+        return Directions(dict.fromkeys(self.layout.sources(logits), back), constant)
 
     def constant(self, port: Site) -> Tensor:
         """The attention biases. (An MLP's bias is part of its write.)"""

@@ -1,0 +1,118 @@
+"""A Hugging Face model's layout, from its family's row and its `config.json` as data: no torch, no weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from steer.anatomy.layout import INPUT, Block, Layout, Stream
+from steer.anatomy.nodes import PORTS, Node, Site
+from steer.base.errors import CheckpointError, unknown
+from steer.models.huggingface.parts import Keys, Row, Stack
+from steer.models.huggingface.rows import ROWS
+
+TEXT = "text"  # the one sequence of a decoder: the prompt, and what was said after it
+MOST = 10_000  # of layers or heads: beyond, a config is taken for a mistake
+# Heads as papers write them, and the hooks of TransformerLens, on models with one kind of heads.
+PAPERS = ((r"l?(\d+)[.h](\d+)((?:\..+)?)", r"dec-self-\1.\2\3"),)
+HOOKS = (
+    (r"blocks\.(\d+)\.hook_resid_(pre|mid|post)", r"dec-resid-\1.\2"),
+    (r"blocks\.(\d+)\.hook_mlp_out", r"dec-mlp-\1"),
+    (r"blocks\.(\d+)\.attn\.hook_(v|z|pattern)", r"dec-self-\1.*.\2"),
+    (r"blocks\.(\d+)\.attn\.hook_attn_scores", r"dec-self-\1.*.scores"),
+    (r"blocks\.(\d+)\.attn\.hook_result", r"dec-self-\1.*.out"),
+    (r"hook_embed", "dec.tok"),
+    (r"hook_pos_embed", "dec.pos"),
+    (r"ln_final\.hook_normalized", "dec.final"),
+)
+PLAIN_KEYS = ((r"blocks\.(\d+)\.attn\.hook_(q|k)", r"dec-self-\1.*.\2"),)
+ROTATED_KEYS = (
+    (r"blocks\.(\d+)\.attn\.hook_(q|k)", r"dec-self-\1.*.\2-pre"),
+    (r"blocks\.(\d+)\.attn\.hook_rot_(q|k)", r"dec-self-\1.*.\2"),
+)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    layers: int
+    heads: int
+
+
+def row_of(config: Mapping[str, Any], place: str) -> Row:
+    """The row of a config's family, which must say nothing that the row does not describe."""
+    family = config.get("model_type")
+    if family not in ROWS:
+        named = unknown("family", str(family), list(ROWS)).partition(";")[0]
+        raise CheckpointError(
+            f"{place}: {named}; the families with a row are {', '.join(ROWS)}. A new one is a row in "
+            "steer/models/huggingface/rows.py, and `steer doctor` says whether the row is right"
+        )
+    row = ROWS[family]
+    classes = config.get("architectures") or row.classes
+    if not set(classes) & set(row.classes):
+        raise CheckpointError(f"{place}: the row of {family} describes {row.classes[0]}, not {', '.join(classes)}")
+    faults = [
+        f"{place}: {refusal.key}: {_setting(config, refusal.key)!r} is not supported: {refusal.why}"
+        for refusal in row.refused
+        if _setting(config, refusal.key) in refusal.values
+    ]
+    if faults:
+        raise CheckpointError(*faults)
+    return row
+
+
+def _setting(config: Mapping[str, Any], key: str) -> Any:
+    """A setting of the config, or of how it rotates."""
+    parts = [config, *(config.get(name) or {} for name in ("rope_parameters", "rope_scaling"))]
+    return next((part[key] for part in parts if isinstance(part, Mapping) and key in part), None)
+
+
+def sizes_of(keys: Keys, config: Mapping[str, Any], place: str) -> Sizes:
+    return Sizes(_number(config, keys.layers, place), _number(config, keys.heads, place))
+
+
+def _number(config: Mapping[str, Any], keys: tuple[str, ...], place: str) -> int:
+    found = next((config[key] for key in keys if config.get(key) is not None), None)
+    if type(found) is not int or not 1 <= found <= MOST:
+        raise CheckpointError(f"{place}: {keys[0]}: a whole number from 1 is needed, not {found!r:.40}")
+    return found
+
+
+def layout_of(config: Mapping[str, Any], place: str = "config.json") -> Layout:
+    row = row_of(config, place)
+    sizes = {name: sizes_of(stack.keys, config, place) for name, stack in row.stacks.items()}
+    blocks = tuple(block for name in row.stacks for block in _blocks(row, name, sizes, bool(config.get(row.parallel))))
+    absent = tuple((f"{name}.pos", row.no_positions) for name in row.stacks if row.no_positions)
+    memory, final, logits = (Site(Node(name)) for name in ("enc.memory", "dec.final", "logits"))
+    if row.encoder is not None:
+        streams = (
+            Stream("enc", "prompt", memory, row.encoder.is_sum),
+            Stream("dec", "answer", final, row.decoder.is_sum),
+        )
+        return Layout(blocks, streams, logits, absent=absent)
+    aliases = (*PAPERS, *HOOKS, *(ROTATED_KEYS if row.rotary else PLAIN_KEYS))
+    return Layout(blocks, (Stream("dec", TEXT, final, row.decoder.is_sum),), logits, TEXT, TEXT, absent, aliases)
+
+
+def _blocks(row: Row, name: str, sizes: Mapping[str, Sizes], parallel: bool) -> Iterator[Block]:
+    stack = row.stacks[name]
+    yield Block(f"{name}.tok", name)
+    if stack.positions:
+        yield Block(f"{name}.pos", name, fixed=True)
+    for layer in range(sizes[name].layers):
+        crossed = stack.cross_attention is not None
+        points = ["pre", "mid", "cross"] if crossed else ["pre", "mid"]
+        at = [Site(Node(f"{name}-resid", layer), point) for point in (*points, "post")]
+        own = (("q", name), ("k", name), ("v", name))
+        yield Block(f"{name}-self", name, own, layer, sizes[name].heads, at[0], ports=_ports(row, stack))
+        if crossed:
+            reads = (("q", name), ("k", "enc"), ("v", "enc"))
+            yield Block(f"{name}-cross", name, reads, layer, sizes[name].heads, at[1])
+        yield Block(f"{name}-mlp", name, ((INPUT, name),), layer, at=at[-2], then=at[-1], beside=parallel)
+
+
+def _ports(row: Row, stack: Stack) -> tuple[str, ...]:
+    """The sites of a self-attention head: two more where keys are rotated, one more where scores have a bias."""
+    before = ("q-pre", "k-pre") if row.rotary else ()
+    return (*before, *PORTS[:3], *(("bias",) if stack.bias else ()), *PORTS[3:])
