@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
-from handmade import chain, copier, episodes
+from handmade import chain, copier, episodes, two_outputs
 from small import TWO, checkpoint
-from test_search import two_outputs
 from tokens import ROLES
 
 from steer.anatomy.nodes import Node, Site

@@ -16,7 +16,7 @@ from steer.models.checkpoint import load_checkpoint, save_checkpoint
 from steer.tasks.compositional.selection import Episodes, select
 from steer.tasks.compositional.splits import make_splits
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 TINY_RUN = ["model.d_model=16", "model.heads=2", "stages.0.epochs=1", "stages.0.episodes=40", "stages.0.until=null"]
 
 

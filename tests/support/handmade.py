@@ -123,3 +123,18 @@ def chain(broadcasters: int = 1) -> Checkpoint:
 
 def checkpoint(model: Transformer) -> Checkpoint:
     return Checkpoint(model, Record(config=model.config, seed=0, protocol={}, history=[]), "handmade")
+
+
+@torch.no_grad()
+def two_outputs(first: float, second: float) -> Checkpoint:
+    """The copier with two output heads that look at the same and write it with different force."""
+    model = empty(1)
+    add_output(model, told=False)
+    block = model.dec[0]["cross_attn"]
+    for weight in (block.W_Q.weight, block.W_K.weight, block.W_V.weight):
+        weight[32:] = weight[:32]
+    block.W_Q.bias[32:] = block.W_Q.bias[:32]
+    for head, force in enumerate((first, second)):
+        for slot in range(6):
+            block.W_O.weight[ANSWER + slot, 32 * head + slot] = force
+    return checkpoint(model)

@@ -13,7 +13,7 @@ from steer.commands import app
 from steer.experiments.many import split_changes
 from steer.recipe.load import gather, load_recipe
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 

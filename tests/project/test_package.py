@@ -13,7 +13,7 @@ import pytest
 
 from steer.base.shipped import checkpoint_names, preset_names, recipe_names
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from handmade import ANSWER, add_output, chain, checkpoint, copier, empty
+from handmade import chain, copier, empty, two_outputs
 from handmade import episodes as simple
 from tokens import TASK, VOCABULARY, answers
 
@@ -308,20 +308,6 @@ def test_a_head_scores_as_often_as_it_looks_where_its_role_says(role: str):
 
 
 # Whole searches
-
-
-def two_outputs(first: float, second: float):
-    """The copier with two output heads that look at the same and write it with different force."""
-    model = empty(1)
-    add_output(model, told=False)
-    block = model.dec[0]["cross_attn"]
-    for weight in (block.W_Q.weight, block.W_K.weight, block.W_V.weight):
-        weight[32:] = weight[:32]
-    block.W_Q.bias[32:] = block.W_Q.bias[:32]
-    for head, force in enumerate((first, second)):
-        for slot in range(6):
-            block.W_O.weight[ANSWER + slot, 32 * head + slot] = force
-    return checkpoint(model)
 
 
 @pytest.mark.parametrize(("first", "second"), [(1.0, 3.0), (3.0, 1.0)])

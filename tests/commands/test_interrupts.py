@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SCRIPT = "import sys\nfrom {module} import {name}\nif __name__ == '__main__':\n    sys.exit({name}())\n"
 EARLY = (0.02, 0.06, 0.15, 0.3, 0.7, 1.5)  # seconds; what is imported then depends on the machine
 

@@ -87,7 +87,7 @@ def test_when_the_parent_goes_its_workers_go(tmp_path: Path, how: signal.Signals
         "from steer.experiments.processes import in_processes\n"
         f"if __name__ == '__main__': list(in_processes(partial(sleep, folder=Path({str(tmp_path)!r})), [1, 2], 2))"
     )
-    where = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parents[1])])
+    where = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parents[2])])
     parent = subprocess.Popen(
         [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": where}, stderr=subprocess.DEVNULL
     )

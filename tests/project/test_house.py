@@ -15,7 +15,7 @@ from steer.base.registry import Registry
 from steer.measures import MEASURES
 from steer.recipe.kinds import KINDS
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "docs"))
 import house  # noqa: E402
 
