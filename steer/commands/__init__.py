@@ -20,6 +20,7 @@ from steer.commands.ask import ask
 from steer.commands.attend import attend
 from steer.commands.attribute import attribute
 from steer.commands.cp import cp
+from steer.commands.direction import direction
 from steer.commands.discover import discover
 from steer.commands.draw import draw
 from steer.commands.episodes import episodes
@@ -133,6 +134,7 @@ for command in (
     attribute,
     attend,
     discover,
+    direction,
     ask,
     ls,
     cp,

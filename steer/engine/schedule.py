@@ -18,7 +18,6 @@ from steer.plan.plan import (
     CLEAN,
     Current,
     Edit,
-    Exchanged,
     Mean,
     Of,
     Plan,
@@ -26,7 +25,7 @@ from steer.plan.plan import (
     Resampled,
     Run,
     Value,
-    Zero,
+    parts_of,
 )  # fmt: skip
 
 
@@ -137,8 +136,6 @@ def value_needs(value: Value, site: Site, layout: Layout, steps: Steps) -> Itera
             yield Need(world, steps.hook(site), mean=True)
         case Resampled():
             yield Need(CLEAN, steps.hook(site))
-        case Exchanged(inner, _):
-            yield from value_needs(inner, site, layout, steps)
         case Rebuilt(rest, changes):
             yield from _rest_needs(rest, site, layout, steps)
             for node, change in changes:
@@ -146,8 +143,9 @@ def value_needs(value: Value, site: Site, layout: Layout, steps: Steps) -> Itera
                     yield from value_needs(change, layout.write(node), layout, steps)
                     if layout.is_sum(site):  # a change is a difference: the source is needed as it was, too
                         yield from value_needs(base(rest), layout.write(node), layout, steps)
-        case Current() | Zero():
-            pass
+        case _:
+            for part in parts_of(value):
+                yield from value_needs(part, site, layout, steps)
 
 
 def _rest_needs(rest: Value, site: Site, layout: Layout, steps: Steps) -> Iterator[Need]:
@@ -159,14 +157,15 @@ def _rest_needs(rest: Value, site: Site, layout: Layout, steps: Steps) -> Iterat
 
 
 def built_on(edit: Edit, layout: Layout) -> tuple[Site, ...]:
-    """What an edit must have met in its own pass: the stream that it changes, or what every source of it wrote."""
+    """What an edit must have met in its own pass: the stream that it changes and what its changed sources wrote there,
+    or what every source of it wrote."""
     if not (isinstance(edit.value, Rebuilt) and edit.value.rest == Current()):
         return ()
     if layout.is_sum(edit.site):
-        return (layout.stream(edit.site),)
+        return (layout.stream(edit.site), *(layout.write(node) for node, _ in edit.value.changes))
     return tuple(layout.write(node) for node in layout.sources(edit.site))
 
 
 def base(rest: Value) -> Value:
-    """What a changed source was in the stream that it is changed in. (Edits before leave the source itself clean.)"""
+    """What a changed source is in the stream that it is changed in; clean, where the pass itself has not been."""
     return Of(CLEAN) if isinstance(rest, Current) else rest

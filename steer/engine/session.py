@@ -7,12 +7,14 @@ plans over the same examples, and computed again when it does not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from steer.base.errors import KeyedError
@@ -23,7 +25,18 @@ from steer.engine.store import Values
 from steer.engine.values import Hooks, Worlds
 from steer.models.greedy import saying_the_same, write_answers
 from steer.models.protocol import Batch, Reading
-from steer.plan.plan import CLEAN, COUNTERPART, REFERENCE, Greedy, Plan, Resampled, Run, runs_behind, values_within
+from steer.plan.plan import (
+    CLEAN,
+    COUNTERPART,
+    REFERENCE,
+    Greedy,
+    Plan,
+    Resampled,
+    Run,
+    Stored,
+    runs_behind,
+    values_within,
+)
 
 COUNT = ("episodes", "count")  # the key of a recipe that says how many there are
 
@@ -36,6 +49,7 @@ class Inputs:
     counterparts: Sequence[Any] = ()
     reference: Sequence[Any] = ()
     size: int = BATCH
+    stored: Mapping[Stored, NDArray[np.float64]] = field(default_factory=dict)  # directions and subspaces
 
 
 @dataclass(frozen=True)
@@ -122,7 +136,12 @@ class Session:
         runs: dict[str, Hooks] = {CLEAN: self.engine.hooks(batch, self.schedule.of(CLEAN), known=known)}
         if any(run.input == COUNTERPART for run in self.plan.runs):
             runs[COUNTERPART] = self._counterpart(batch)
-        return Worlds(self.engine.model, batch, runs, self.means)
+        return Worlds(self.engine.model, batch, runs, self.means, self._stored)
+
+    @cached_property
+    def _stored(self) -> dict[Stored, Tensor]:
+        like = self.engine.model.like
+        return {key: torch.as_tensor(numbers).to(like) for key, numbers in self.inputs.stored.items()}
 
     def _counterpart(self, batch: Batch) -> Values:
         """The clean run on the counterparts of a batch, with the same tokens in the answer."""

@@ -16,9 +16,23 @@ from torch import Tensor
 
 from steer.anatomy.nodes import Node, Site
 from steer.engine.ablation import resample
-from steer.engine.schedule import base
 from steer.models.protocol import Batch, Model, head_axis, token_axis
-from steer.plan.plan import CLEAN, Current, Edit, Exchanged, Mean, Of, Rebuilt, Resampled, Value, Zero
+from steer.plan.plan import (
+    CLEAN,
+    Current,
+    Edit,
+    Exchanged,
+    Mean,
+    Of,
+    Rebuilt,
+    Resampled,
+    Scaled,
+    Stored,
+    Sum,
+    Value,
+    Within,
+    Zero,
+)
 
 Hooks = Mapping[str, Tensor]
 
@@ -31,6 +45,7 @@ class Worlds:
     batch: Batch
     runs: dict[str, Hooks]  # run -> hook -> value
     means: Callable[[str, str, str], Tensor]  # (world, hook, over) -> 1, length, …
+    stored: Mapping[Stored, Tensor] = field(default_factory=dict)  # directions and subspaces
     _streams: dict[tuple[Value, Site], Tensor] = field(default_factory=dict)  # the same for all runs of a sweep
     _whole: dict[tuple[Value, str], Tensor] = field(default_factory=dict)
 
@@ -49,17 +64,29 @@ class Worlds:
         if isinstance(edit.value, Rebuilt):
             part = self.model.read(site, self.stream(edit.value, site, met), self.batch)
             return put_head(value, part, site) if site.node.is_head else part.expand_as(value)
-        new = self.whole(edit.value, site).expand_as(value)
+        new = self.whole(edit.value, site, value).expand_as(value)
         return put_head(value, new.select(head_axis(site), site.node.head or 0), site) if site.node.is_head else new
 
-    def whole(self, value: Value, site: Site) -> Tensor:
-        """A value at the hook that carries a site, for all heads: broadcastable to the clean one."""
+    def whole(self, value: Value, site: Site, now: Tensor | None = None) -> Tensor:
+        """A value at the hook that carries a site, for all heads: broadcastable to what the hook has `now`."""
         hook = self.model.steps.hook(site)
         match value:
+            case Current():
+                assert now is not None
+                return now
             case Of(run):
                 return self.runs[run][hook]
             case Exchanged(inner, (first, second)):
-                return swap_rows(self.whole(inner, site), first - 1, second - 1)
+                return swap_rows(self.whole(inner, site, now), first - 1, second - 1)
+            case Stored():
+                return self.stored[value]
+            case Scaled(inner, by):
+                return by * self.whole(inner, site, now)
+            case Sum(terms):
+                return sum((self.whole(term, site, now) for term in terms[1:]), self.whole(terms[0], site, now))
+            case Within(subspace, inside, outside):
+                around, rows = self.whole(outside, site, now), self.stored[subspace]
+                return around + (self.whole(inside, site, now) - around) @ rows.T @ rows
             case Mean() | Zero() | Resampled():
                 if (value, hook) not in self._whole:
                     self._whole[value, hook] = self._ablated(value, hook, site)
@@ -78,28 +105,23 @@ class Worlds:
             case Mean(over, world):
                 return self.means(world, hook, over)[:, : real.shape[1]].to(like.dtype)
 
-    def write(self, node: Node, value: Value) -> Tensor:
-        """What a node adds to its stream."""
-        return self.model.written(node, self.whole(value, self.model.layout.write(node)))
+    def write(self, node: Node, value: Value, met: Hooks) -> Tensor:
+        """What a node adds to its stream. `Current`: as this pass has it; clean, where the pass has not been."""
+        site = self.model.layout.write(node)
+        hook = self.model.steps.hook(site)
+        now = met[hook] if hook in met else self.runs[CLEAN].get(hook)
+        return self.model.written(node, self.whole(value, site, now))
 
     def stream(self, value: Rebuilt, site: Site, met: Hooks) -> Tensor:
         """The stream that a port reads, with some sources changed."""
         if not self.model.layout.is_sum(site):
             changed = dict(value.changes)
-            return self.model.folded(site, lambda node: self._folded(node, changed.get(node, value.rest), met))
-        before = base(value.rest)
+            return self.model.folded(site, lambda node: self.write(node, changed.get(node, value.rest), met))
         stream = self._rest(value.rest, site, met)
         for node, change in value.changes:
-            if change != before:
-                stream = stream + (self.write(node, change) - self.write(node, before))
+            if change != value.rest:
+                stream = stream + (self.write(node, change, met) - self.write(node, value.rest, met))
         return stream
-
-    def _folded(self, node: Node, value: Value, met: Hooks) -> Tensor:
-        """What a node adds; `Current`: as this pass has it, which is clean where the pass has not been."""
-        if not isinstance(value, Current):
-            return self.write(node, value)
-        hook = self.model.steps.hook(self.model.layout.write(node))
-        return self.model.written(node, met[hook] if hook in met else self.runs[CLEAN][hook])
 
     def _rest(self, rest: Value, site: Site, met: Hooks) -> Tensor:
         point = self.model.layout.stream(site)
@@ -108,7 +130,7 @@ class Worlds:
         if isinstance(rest, Of):
             return self.runs[rest.run][self.model.steps.hook(point)]
         if (rest, point) not in self._streams:
-            self._streams[rest, point] = self.model.folded(site, lambda node: self.write(node, rest))
+            self._streams[rest, point] = self.model.folded(site, lambda node: self.write(node, rest, met))
         return self._streams[rest, point]
 
 

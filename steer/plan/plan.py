@@ -94,8 +94,50 @@ class Rebuilt:
         return f"rebuilt, sources {self.rest}{but}"
 
 
+@dataclass(frozen=True)
+class Stored:
+    """Numbers that a plan is given beside itself: a direction (its features), or a subspace (orthonormal rows)."""
+
+    name: str  # what people call it: a file's name, "random 1"
+    sha256: str  # of the numbers
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Scaled:
+    value: Value
+    by: float
+
+    def __str__(self) -> str:
+        return f"{self.by:g} x {self.value}"
+
+
+@dataclass(frozen=True)
+class Sum:
+    terms: tuple[Value, ...]
+
+    def __str__(self) -> str:
+        return " + ".join(map(str, self.terms))
+
+
+@dataclass(frozen=True)
+class Within:
+    """One value inside a subspace, another one outside it."""
+
+    subspace: Stored
+    inside: Value
+    outside: Value
+
+    def __str__(self) -> str:
+        return f"{self.inside} within {self.subspace}, {self.outside} outside it"
+
+
 Ablated: TypeAlias = Mean | Zero | Resampled  # what may stand in for a value that is ablated
-Value: TypeAlias = Current | Of | Mean | Zero | Resampled | Exchanged | Rebuilt
+Value: TypeAlias = (
+    Current | Of | Mean | Zero | Resampled | Exchanged | Stored | Scaled | Sum | Within | Rebuilt
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -187,12 +229,23 @@ def make_plan(clean: Run, runs: Iterable[Run]) -> Plan:
 def values_within(value: Value) -> Iterator[Value]:
     """A value and all values that it is made of."""
     yield value
-    if isinstance(value, Exchanged):
-        yield from values_within(value.value)
-    elif isinstance(value, Rebuilt):
-        yield from values_within(value.rest)
-        for _, change in value.changes:
-            yield from values_within(change)
+    for part in parts_of(value):
+        yield from values_within(part)
+
+
+def parts_of(value: Value) -> tuple[Value, ...]:
+    """The values that a value is made of at its own site; for a rebuilt port, at its sources."""
+    match value:
+        case Exchanged(inner, _) | Scaled(inner, _):
+            return (inner,)
+        case Sum(terms):
+            return terms
+        case Within(subspace, inside, outside):
+            return (subspace, inside, outside)
+        case Rebuilt(rest, changes):
+            return (rest, *(change for _, change in changes))
+        case _:
+            return ()
 
 
 def chain_runs(
