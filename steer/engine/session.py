@@ -122,7 +122,7 @@ class Session:
         runs: dict[str, Hooks] = {CLEAN: self.engine.hooks(batch, self.schedule.of(CLEAN), known=known)}
         if any(run.input == COUNTERPART for run in self.plan.runs):
             runs[COUNTERPART] = self._counterpart(batch)
-        return Worlds(self.engine.model, batch, runs, self.means)
+        return Worlds(self.engine.model, batch, runs, self.means, self.inputs.examples)
 
     def _counterpart(self, batch: Batch) -> Values:
         """The clean run on the counterparts of a batch, with the same tokens in the answer."""

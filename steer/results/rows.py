@@ -21,6 +21,15 @@ CLOSED = ConfigDict(extra="forbid", allow_inf_nan=False)  # how results are read
 
 
 @dataclass(frozen=True)
+class Mark:
+    """What a condition is beside its name: an end of the scale, or the site and the place that it patches."""
+
+    end: End = ""
+    site: str = ""
+    place: str = ""
+
+
+@dataclass(frozen=True)
 class Labels:
     """What the rows of one measure in one condition have in common."""
 
@@ -53,6 +62,8 @@ class Row:
     position: int | None = None
     unit: Unit = "share"
     end: End = ""
+    site: str = ""  # patched in this condition, where an experiment goes from site to site
+    place: str = ""  # a place from 1, `last`, the name of a span, or `all`
     chance: float | None = None  # what shuffled labels reach
     tokens: str = ""  # the tokens whose activations R² is of
     warning: str = ""
