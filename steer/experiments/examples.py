@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from steer.anatomy.layout import Layout
 from steer.base.errors import KeyedError, SteerError, keyed
 from steer.engine.session import Inputs
-from steer.models.places import task_sequence, there
-from steer.models.protocol import Batch
+from steer.experiments.places import missing_place
 from steer.models.subject import Subject
 from steer.plan.plan import Plan
 from steer.recipe.schema import OWN, Recipe
@@ -28,14 +26,18 @@ class Shown:
     warning: str = ""
 
 
-def examples_of(recipe: Recipe, subject: Subject) -> Shown:
-    """The episodes that a recipe means, their counterparts, and those that ablation means are taken over."""
+def examples_of(recipe: Recipe, subject: Subject, plan: Plan | None = None) -> Shown:
+    """The episodes that a recipe means, their counterparts, and those that ablation means are taken over.
+
+    `plan`: the places that it edits by name are needed of every episode.
+    """
     check_task(recipe, subject)
     with keyed("episodes"):
         found = subject.task.examples(recipe.episodes, subject.data_seed, recipe.changed_variable)
         check_lengths(found, subject)
     asked = any(measure.foresees for measure in recipe.measures)
-    episodes, warning = usable(recipe, found, asked)
+    missing = missing_place(plan, subject.model.layout) if plan is not None else lambda example: ""
+    episodes, warning = usable(recipe, found, asked, missing)
     others = [other for other in recipe.counterparts(episodes) if other is not None]
     predicted = recipe.counterfactual(episodes) if asked else ()
     reference = reference_episodes(recipe, subject)
@@ -65,34 +67,34 @@ def check_lengths(episodes: Sequence[Example], subject: Subject) -> None:
         raise KeyedError([(("split",), text)])
 
 
-def usable(recipe: Recipe, episodes: Sequence[Example], asked: bool) -> tuple[Sequence[Example], str]:
-    """The episodes whose counterpart can lend its values, and how many there are beside them.
+def usable(
+    recipe: Recipe, episodes: Sequence[Example], asked: bool, missing: Callable[[Example], str]
+) -> tuple[Sequence[Example], str]:
+    """The episodes with the places that are edited, and a counterpart that can lend its values; how many have not.
 
     `asked`: its answer is needed, too.
     """
-    others = recipe.counterparts(episodes)
-    if not others:
-        return episodes, ""
-    reasons = [_unfit(episode, other, asked) for episode, other in zip(episodes, others, strict=True)]
+    others = recipe.counterparts(episodes) or list(episodes)
+    pairs = list(zip(episodes, others, strict=True))
+    reasons = [missing(one) or _unfit(one, other, recipe.changed_variable, asked) for one, other in pairs]
     counts = Counter(filter(None, reasons))
     if not counts:
         return episodes, ""
     told = ", ".join(f"{count} {reason}" for reason, count in counts.items())
-    told = f"{told} (counterpart {recipe.changed_variable!r})"
     kept = [episode for episode, reason in zip(episodes, reasons, strict=True) if not reason]
     if not kept:
-        key = ("ablation", "variable") if recipe.ablates else ("variable",)
+        key = ("places",) if "without place" in told else ("ablation", "variable") if recipe.ablates else ("variable",)
         raise KeyedError([(key, f"none of {len(episodes)} examples can be used: {told}")])
     return kept, f"{sum(counts.values())} of {len(episodes)} examples left out: {told}"
 
 
-def _unfit(episode: Example, other: Example | None, asked: bool) -> str:
+def _unfit(episode: Example, other: Example | None, variable: str | None, asked: bool) -> str:
     """A site takes its counterpart's value place by place, so both prompts must have as many."""
     if other is None:
-        return "without one"
+        return f"without a counterpart {variable!r}"
     if len(other.prompt) != len(episode.prompt):
-        return "of another length"
-    return "whose answer is not known" if asked and not other.answer else ""
+        return f"with a counterpart {variable!r} of another length"
+    return f"with a counterpart {variable!r} whose answer is not known" if asked and not other.answer else ""
 
 
 def reference_episodes(recipe: Recipe, subject: Subject) -> Sequence[Example]:
@@ -100,48 +102,3 @@ def reference_episodes(recipe: Recipe, subject: Subject) -> Sequence[Example]:
     if recipe.ablation.reference == OWN:
         return ()
     return subject.task.split(recipe.ablation.reference, subject.data_seed)[:REFERENCE]
-
-
-def lengths_of(examples: Sequence[Example], batches: Sequence[Batch], layout: Layout) -> dict[str, int]:
-    """How many places each sequence of the model has: the prompt's, wherever it stands, and those of what is said."""
-    widest = {name: max(batch.tokens[name].shape[1] for batch in batches) for name in batches[0].tokens}
-    return widest | {layout.prompt: max(len(example.prompt) for example in examples)}
-
-
-def place_warnings(plan: Plan, lengths: Mapping[str, int], layout: Layout) -> dict[str, str]:
-    """Conditions whose edits name places that no sequence has. Where none of them is there, nothing was edited."""
-    warnings, earlier = {}, ""  # the first link of a chain has the places, the last one the condition
-    for run in plan.runs:
-        edits = [edit for edit in run.edits if edit.places]
-        beyond = {
-            place
-            for edit in edits
-            for place in edit.places
-            if isinstance(place, int) and place > lengths[layout.sequence(edit.site)]
-        }
-        if edits and all(place in beyond for edit in edits for place in edit.places):
-            first = min(beyond)
-            key = ("places", edits[0].places.index(first))
-            raise KeyedError([(key, f"no sequence has a place {first}: {run.name!r} would edit nothing")])
-        text = f"no sequence has a place {', '.join(map(str, sorted(beyond)))}" if beyond else earlier
-        if text and run.condition:
-            warnings[run.condition] = text
-        earlier = "" if run.condition else text
-    return warnings
-
-
-def untouched(plan: Plan, examples: Sequence[Example], layout: Layout) -> dict[str, frozenset[int]]:
-    """For each condition that patches one place, the examples that do not have it: they are not counted there."""
-    found: dict[str, frozenset[int]] = {}
-    known: dict[tuple[str, tuple[int | str, ...]], frozenset[int]] = {}
-    for run in plan.runs:
-        edits = [edit for edit in run.edits if edit.places]
-        if not (edits and run.condition and run.place):
-            continue
-        key = task_sequence(layout, edits[0].site), edits[0].places
-        if key not in known:
-            known[key] = frozenset(n for n, example in enumerate(examples) if not there(example, *key))
-        if len(known[key]) == len(examples):
-            raise KeyedError([(("places",), f"no example has {run.place!r}: {run.name!r} would edit nothing")])
-        found[run.condition] = known[key]
-    return found

@@ -16,7 +16,8 @@ from torch import Tensor
 from steer.base.version import __version__
 from steer.engine.engine import Engine
 from steer.engine.session import Inputs, Session
-from steer.experiments.examples import examples_of, lengths_of, place_warnings, untouched
+from steer.experiments.examples import examples_of
+from steer.experiments.places import Spread, place_tokens, place_warnings
 from steer.measures.collect import Collectors
 from steer.measures.setting import Setting
 from steer.models.subject import Subject
@@ -41,15 +42,14 @@ def run_experiment(
 def _run(loaded: Loaded, subject: Subject, tell: Tell, engine: Engine) -> Result:
     started, recipe = time.perf_counter(), loaded.recipe
     subject = subject.about(recipe.task) if recipe.task.source else subject
-    loaded.lower(subject.names)  # names at fault are told before any example is looked at
-    shown = examples_of(recipe, subject)
-    inputs = shown.inputs
-    lengths = lengths_of(inputs.examples, engine.batches(inputs.examples), engine.layout)
-    lowered = loaded.lower(subject.names, lengths)
+    drafted = loaded.lower(subject.names)  # names at fault are told before any example is looked at
+    shown = examples_of(recipe, subject, drafted.plan)
+    inputs, spread = shown.inputs, Spread(shown.inputs.examples, engine.layout)
+    lowered = loaded.lower(subject.names, spread.shortest)
     setting = Setting(
         subject, inputs.examples, recipe.measures, recipe.seed, shown.predicted,
-        place_warnings(lowered.plan, lengths, engine.layout), shown.warning,
-        untouched(lowered.plan, inputs.examples, engine.layout),
+        place_warnings(lowered.plan, spread.longest, engine.layout),
+        "; ".join(filter(None, (shown.warning, spread.warning(drafted.plan)))), recipe.own_condition,
     )  # fmt: skip
     collectors = Collectors(setting, lowered.numbers, lowered.clean, lowered.unmoved, lowered.plan.marks)
     sites = list(dict.fromkeys(site for name in recipe.tensors for site in subject.names.sites(name)))
@@ -62,7 +62,8 @@ def _run(loaded: Loaded, subject: Subject, tell: Tell, engine: Engine) -> Result
         collectors.add(found.batch, condition, found.values)
         for site in sites:
             saved.setdefault(f"{condition}/{site}", []).append((found.batch.rows, found.values[site].cpu()))
-    rows, details = collectors.rows(), collectors.details()
+    rows = collectors.rows()
+    details = [*collectors.details(), *place_tokens(lowered.plan, inputs.examples, engine.layout)]
     tensors = {name: _in_order(parts, len(inputs.examples)) for name, parts in saved.items()}
     provenance = describe(loaded, subject, lowered.plan, inputs)
     provenance = replace(provenance, seconds=round(time.perf_counter() - started, 2))

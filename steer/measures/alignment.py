@@ -61,8 +61,7 @@ class Alignments(Sums):
     def add(self, batch: Batch, condition: str, values: Reading) -> None:
         for head in self.heads:
             alignment = self.alignments.setdefault((condition, head), Alignment(len(self.setting.episodes)))
-            touched = self.setting.touched(condition, batch.rows)
-            add_alignment(alignment, self.setting.model, self.setting.scoring, head, batch, values, touched)
+            add_alignment(alignment, self.setting.model, self.setting.scoring, head, batch, values)
 
     def rows(self, weights: Floats) -> list[Row]:
         rows = []
@@ -78,17 +77,11 @@ class Alignments(Sums):
 
 
 def add_alignment(
-    alignment: Alignment, model: Model, scoring: Scoring, head: Node, batch: Batch, values: Reading,
-    touched: Sequence[bool] = (),
-) -> None:  # fmt: skip
-    """What a head would copy from the tokens of a batch that count, against the unembedding.
-
-    `touched`: which examples count; all of them, if it is empty.
-    """
+    alignment: Alignment, model: Model, scoring: Scoring, head: Node, batch: Batch, values: Reading
+) -> None:
+    """What a head would copy from the tokens of a batch that count, against the unembedding."""
     prompt = batch.tokens[model.layout.looks_at(head)]  # B S
     counted = scoring.counts(prompt)
-    if touched:
-        counted = counted & counted.new_tensor(touched)[:, None]
     memory, tokens = values[looked_at(model.layout, head)][counted], prompt[counted]
     own, other = ov_alignment(model, head, memory, tokens)
     owners = np.asarray(batch.rows)[counted.nonzero()[:, 0].cpu().numpy()]

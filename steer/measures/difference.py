@@ -56,10 +56,8 @@ class Differences(Counted):
         if measure.steps == "first":
             self.positions = 1
         self.rivals = RivalTokens(setting, measure.against, measure.steps)
-        self.clean = ""  # the clean condition, which comes first
 
     def add(self, batch: Batch, condition: str, values: Reading) -> None:
-        self.clean = self.clean or condition
         logits = batch.at(ANSWER, values[self.setting.model.layout.logits])  # B T V
         target = self.setting.target(batch, "answer")
         rivals = self.rivals.of(batch, target.shape[1])
@@ -70,7 +68,7 @@ class Differences(Counted):
 
     def rows(self, weights: Floats) -> list[Row]:
         rows = super().rows(weights)
-        clean = [row for row in rows if row.condition == self.clean and row.position is None]
+        clean = [row for row in rows if row.condition == self.setting.own and row.position is None]
         told = [self.rivals.warning, UNDECIDED if any(row.low <= 0 for row in clean) else ""]
         warning = "; ".join(filter(None, told))
         return [replace(row, warning=warning) for row in rows]

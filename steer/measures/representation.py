@@ -97,14 +97,12 @@ class Represented(Sums):
         self.keys: dict[str, list[tuple[int, int]]] = {}  # (label, episode) of each point
 
     def add(self, batch: Batch, condition: str, values: Reading) -> None:
-        touched = self.setting.touched(condition, batch.rows)
-        rows = [(n, row) for n, (row, here) in enumerate(zip(batch.rows, touched, strict=True)) if here]
-        points = [(n, row, place, label) for n, row in rows for place, label in self.places[row]]
+        points = [(n, row, place, label) for n, row in enumerate(batch.rows) for place, label in self.places[row]]
         if not points:
             return
         whole = values[self.site]  # B T D
-        numbers, places = [n for n, _, _, _ in points], [place for _, _, place, _ in points]
-        taken = whole[numbers, batch.columns(self.sequence, numbers, places)]
+        rows, places = [n for n, _, _, _ in points], [place for _, _, place, _ in points]
+        taken = whole[rows, batch.columns(self.sequence, rows, places)]
         self.values.setdefault(condition, []).append(taken.double().cpu().numpy())
         self.keys.setdefault(condition, []).extend((label, row) for _, row, _, label in points)
 

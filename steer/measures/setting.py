@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -23,15 +23,15 @@ class Setting:
     def __init__(
         self, subject: Subject, episodes: Sequence[Example], measures: Sequence[Measure], seed: int = 0,
         counterfactual: Sequence[Example] = (), warnings: Mapping[str, str] | None = None, warning: str = "",
-        untouched: Mapping[str, Collection[int]] | None = None,
+        own: str = "",
     ) -> None:  # fmt: skip
         """`counterfactual`: the episodes with the answers that an intervention predicts, where a measure asks for them.
         `seed`: of the intervals. `warnings`: condition -> what its numbers must not be read without; `warning`: the
-        same of all of them. `untouched`: condition -> episodes that it does not edit, which are not counted there."""
+        same of all of them. `own`: the condition in which the episodes' own prompts are answered, nothing changed."""
         self.names, self.model, self.episodes = subject.names, subject.model, episodes
         self.task, self.vocabulary, self.scoring = subject.task, subject.scoring.vocabulary, subject.scoring
         self.measures, self.seed, self.warnings, self.warning = measures, seed, warnings or {}, warning
-        self.untouched = untouched or {}
+        self.own = own
         self.answers = {"answer": list(episodes), "counterfactual": list(counterfactual)}
         self._targets: dict[tuple[int, str], Tensor] = {}
 
@@ -52,17 +52,8 @@ class Setting:
 
     def warned(self, row: Row, arrived: str = "") -> Row:
         """The row with what must be said about its condition."""
-        texts = (arrived, self._few(row), self.warnings.get(row.condition), row.warning, self.warning)
+        texts = (arrived, self.warnings.get(row.condition), row.warning, self.warning)
         return replace(row, warning="; ".join(text for text in texts if text))
-
-    def _few(self, row: Row) -> str:
-        out = len(self.untouched.get(row.condition, ()))
-        return f"{out} of {len(self.episodes)} examples have no such place" if out else ""
-
-    def touched(self, condition: str, rows: Sequence[int]) -> list[bool]:
-        """Which of these episodes a condition edits at all."""
-        out = self.untouched.get(condition, ())
-        return [row not in out for row in rows]
 
     def heads(self, texts: Sequence[str]) -> list[Node]:
         return list(dict.fromkeys(node for text in texts for node in self.names.heads(text)))
@@ -71,14 +62,13 @@ class Setting:
 class TallyBook:
     """Tallies by their labels, made when they are first needed."""
 
-    def __init__(self, setting: Setting) -> None:
-        self.setting, self.episodes = setting, len(setting.episodes)
+    def __init__(self, episodes: int) -> None:
+        self.episodes = episodes
         self.tallies: dict[Labels, Tally] = {}
 
     def put(self, batch: Batch, positions: int, values: Tensor, counted: Tensor, hits: bool, labels: Labels) -> None:
         tally = self.tallies.setdefault(labels, Tally(self.episodes, positions, hits, labels))
-        touched = counted.new_tensor(self.setting.touched(labels.condition, batch.rows))
-        tally.put_tensors(batch.rows, values, counted * touched[:, None])
+        tally.put_tensors(batch.rows, values, counted)
 
     def rows(self, weights: Floats) -> list[Row]:
         return [row for tally in self.tallies.values() for row in tally.table(weights)]
@@ -89,7 +79,7 @@ class Counted(Sums):
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
-        self.book = TallyBook(setting)
+        self.book = TallyBook(len(setting.episodes))
         self.positions = setting.task.longest_answer
 
     def rows(self, weights: Floats) -> list[Row]:

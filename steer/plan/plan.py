@@ -96,6 +96,7 @@ class Rebuilt:
 
 Ablated: TypeAlias = Mean | Zero | Resampled | Of  # what may stand in for a value that is ablated
 Value: TypeAlias = Current | Of | Mean | Zero | Resampled | Exchanged | Rebuilt
+EACH = "each"  # in a draft of a plan, before examples are known: every place on its own
 Spot: TypeAlias = int | str  # a place of the sequence, from 1, or a name for places of the prompt: `last`, a span
 
 

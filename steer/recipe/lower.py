@@ -22,7 +22,7 @@ from steer.recipe.schema import Recipe
 
 
 def lower(recipe: Recipe, model: Names, lengths: Mapping[str, int] | None = None) -> Lowered:
-    """`lengths`: how many places each sequence of the model has, once the examples are known."""
+    """`lengths`: how many places each sequence of the model has in every example, once these are known."""
     names = KeyedNames(model)
     measured = measured_sites(recipe, names)
     numbers = tuple(reads.numbers for reads in measured)

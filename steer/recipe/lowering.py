@@ -38,7 +38,7 @@ class Lowering:
     freeze: tuple[Edit, ...]
     reads: tuple[Site, ...]
     reach: Reach
-    lengths: Mapping[str, int] | None = None  # places of each sequence of the model; None before examples are known
+    lengths: Mapping[str, int] | None = None  # places that every example has, by sequence; None: not known yet
 
     @property
     def layout(self) -> Layout:

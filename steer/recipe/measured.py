@@ -30,6 +30,9 @@ def measured_sites(recipe: Recipe, names: KeyedNames) -> list[Reads]:
 
 def check_figures(recipe: Recipe, names: KeyedNames) -> None:
     """A figure of what is not measured would be left out without a word."""
+    if "heatmap" in recipe.figure and not recipe.goes_from_site_to_site:
+        text = f"a heatmap is of kinds that go from site to site; {recipe.kind} does not"
+        names.fault(("figure", recipe.figure.index("heatmap")), text)
     drawn = {figure: name for one in MEASURES for figure, name in MEASURES[one].figures.items()}
     measured = {measure.name for measure in recipe.measures}
     for number, figure in enumerate(recipe.figure):

@@ -113,6 +113,7 @@ class Recipe(Strict):
     clean_end: ClassVar[End] = ""  # whether it is an end of a scale
     ablates: ClassVar[bool] = True  # does `ablation` say something?
     predicts: ClassVar[bool] = False  # does the task know the answer under the intervention?
+    goes_from_site_to_site: ClassVar[bool] = False  # a number for each: is there a heatmap?
     place_words: ClassVar[tuple[str, ...]] = ()  # what `places` may say beside numbers, `last` and spans
     if TYPE_CHECKING:  # for pydantic a base class's keys come first, and `kind` is each class's own
         kind: str
@@ -144,6 +145,11 @@ class Recipe(Strict):
     def clean_name(self) -> str:
         """What the clean run is called in this recipe."""
         return self.clean_condition
+
+    @property
+    def own_condition(self) -> str:
+        """The condition in which the examples' own prompts are answered, nothing changed."""
+        return self.clean_name
 
     @property
     def changed_variable(self) -> str | None:

@@ -11,14 +11,14 @@ from steer.anatomy.named import Sites
 from steer.anatomy.nodes import Site
 from steer.base.fields import one_of, refined
 from steer.base.yaml import AT_LEAST_ONE
-from steer.plan.plan import CLEAN, COUNTERPART, Edit, Of, Run, Spot
+from steer.plan.plan import CLEAN, COUNTERPART, EACH, Edit, Of, Run, Spot
 from steer.recipe.edits import as_counterpart
 from steer.recipe.lowering import Lowering
-from steer.recipe.schema import Recipe, Spots
+from steer.recipe.schema import Figures, Recipe, Spots
 from steer.results.rows import End
 from steer.tasks.task import Example, Task
 
-ALL, EACH = "all", "each"
+ALL = "all"
 
 
 class ActivationPatch(Recipe):
@@ -31,6 +31,7 @@ class ActivationPatch(Recipe):
     clean_end: ClassVar[End] = "nothing"
     ablates: ClassVar[bool] = False
     predicts: ClassVar[bool] = True
+    goes_from_site_to_site: ClassVar[bool] = True
     place_words: ClassVar[tuple[str, ...]] = (ALL, EACH)
     kind: Literal["activation-patch"]
     variable: Annotated[str, Field(description="which counterpart the values are exchanged with")]
@@ -43,6 +44,7 @@ class ActivationPatch(Recipe):
     into: Annotated[
         Literal["clean", "counterpart"], Field(description="the run that is changed; the other one lends its values")
     ] = "clean"
+    figure: Figures = ("heatmap",)
 
     @classmethod
     def task_fields(cls, task: Task) -> dict[str, Any]:
@@ -76,8 +78,8 @@ class ActivationPatch(Recipe):
             elif spot != EACH or lowering.lengths is None:  # before the examples are known, `each` stands for them
                 found[str(spot)] = (spot,)
             else:
-                longest = lowering.lengths[lowering.layout.sequence(site)]
-                found |= {str(place): (place,) for place in range(1, longest + 1)}
+                count = lowering.lengths[lowering.layout.sequence(site)]
+                found |= {str(place): (place,) for place in range(1, count + 1)}
         yield from found.items()
 
     @property
@@ -91,6 +93,10 @@ class ActivationPatch(Recipe):
     @property
     def clean_name(self) -> str:
         return self.into
+
+    @property
+    def own_condition(self) -> str:
+        return CLEAN
 
     @property
     def changed_variable(self) -> str | None:
