@@ -16,7 +16,7 @@ from steer.base.errors import Key
 from steer.measures.measure import Measure, Reads, Sums
 from steer.measures.rivals import RivalTokens, Steps
 from steer.measures.setting import Counted, Setting
-from steer.results.rows import Labels, Row
+from steer.results.rows import JOINT, Labels, Row
 from steer.tasks.task import ANSWER, Task
 
 if TYPE_CHECKING:
@@ -70,5 +70,5 @@ class Differences(Counted):
         rows = super().rows(weights)
         clean = [row for row in rows if row.condition == self.setting.own and row.position is None]
         told = [self.rivals.warning, UNDECIDED if any(row.low <= 0 for row in clean) else ""]
-        warning = "; ".join(filter(None, told))
+        warning = JOINT.join(filter(None, told))
         return [replace(row, warning=warning) for row in rows]

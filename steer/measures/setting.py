@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from steer.anatomy.nodes import Node
 from steer.measures.measure import Measure, Sums
-from steer.results.rows import Labels, Row
+from steer.results.rows import JOINT, Labels, Row
 from steer.results.tally import Floats, Tally
 from steer.tasks.task import Example
 
@@ -53,7 +53,7 @@ class Setting:
     def warned(self, row: Row, arrived: str = "") -> Row:
         """The row with what must be said about its condition."""
         texts = (arrived, self.warnings.get(row.condition), row.warning, self.warning)
-        return replace(row, warning="; ".join(text for text in texts if text))
+        return replace(row, warning=JOINT.join(text for text in texts if text))
 
     def heads(self, texts: Sequence[str]) -> list[Node]:
         return list(dict.fromkeys(node for text in texts for node in self.names.heads(text)))

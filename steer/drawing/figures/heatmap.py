@@ -21,7 +21,7 @@ from steer.anatomy.nodes import Site, parse_site
 from steer.drawing.figures.theme import COLUMN, INK, new_figure, short, title
 from steer.results.details import PlaceTokens
 from steer.results.result import Result
-from steer.results.rows import Row, overall
+from steer.results.rows import Row, overall, shared_warnings
 
 CELL = 0.17  # inches
 EMPTY = "#dddddd"
@@ -64,7 +64,7 @@ def draw_heatmap(result: Result) -> Figure:
     rows = result.rows
     panels = make_panels(rows, {site: one.tokens for one in result.of_kind(PlaceTokens) for site in one.sites})
     scale = scale_of(rows)
-    heights = [CELL * len(panel.lines) + 0.55 + 0.045 * max(map(len, panel.columns)) for panel in panels]
+    heights = [CELL * len(panel.lines) + 0.4 + 0.05 * _letters(panel) for panel in panels]
     letters = max(len(line) for panel in panels for line in panel.lines)
     width = CELL * max(len(panel.columns) for panel in panels) + 0.06 * letters + 1.3
     figure = new_figure(max(COLUMN, width), sum(heights) + 0.75)
@@ -72,8 +72,16 @@ def draw_heatmap(result: Result) -> Figure:
     images = [_fill(axes, panel, scale) for axes, panel in zip(grid, panels, strict=True)]
     bar = figure.colorbar(images[0], ax=list(grid), shrink=min(1.0, 1.6 / sum(heights)), aspect=14)
     _mark_ends(bar, rows)
-    title(figure, result, f"{result.provenance.examples:,} examples; white: {_end(rows, 'nothing').condition}")
+    told = [replace(rows[0], warning=text) for text in shared_warnings(rows)]  # of a single cell the table tells
+    count = result.provenance.examples
+    where = f"{count:,} example{'s' * (count > 1)}; white: {_end(rows, 'nothing').condition}"
+    title(figure, replace(result, rows=told), where)
     return figure
+
+
+def _letters(panel: Panel) -> int:
+    """Of the longest name under a panel, where names stand upright."""
+    return max(map(len, panel.columns)) if panel.across == "place" else 1
 
 
 def scale_of(rows: Sequence[Row]) -> Normalize:
@@ -94,7 +102,8 @@ def make_panels(rows: Sequence[Row], tokens: dict[str, tuple[str, ...]]) -> list
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in patched:
         site = parse_site(row.site)
-        groups.setdefault((site.node.kind, site.port or ""), []).append(row)
+        port = "" if by_place and not site.node.is_head else site.port or ""  # points of a stream stand in one map
+        groups.setdefault((site.node.kind, port), []).append(row)
     return [_by_place(mine, tokens) if by_place else _by_layer(mine) for mine in groups.values()]
 
 
@@ -138,7 +147,9 @@ def _glob(rows: Sequence[Row]) -> str:
     if site.node.layer is None:
         return str(site)
     heads = "" if site.node.head is None else ".*"
-    return f"{site.node.kind}-*{heads}" + (f".{site.port}" if site.port else "")
+    ports = {parse_site(row.site).port for row in rows}
+    port = f".{site.port if len(ports) == 1 else '*'}" if site.port else ""
+    return f"{site.node.kind}-*{heads}{port}"
 
 
 def _fill(axes: Axes, panel: Panel, scale: Normalize) -> AxesImage:
