@@ -136,7 +136,7 @@ class Session:
         runs: dict[str, Hooks] = {CLEAN: self.engine.hooks(batch, self.schedule.of(CLEAN), known=known)}
         if any(run.input == COUNTERPART for run in self.plan.runs):
             runs[COUNTERPART] = self._counterpart(batch)
-        return Worlds(self.engine.model, batch, runs, self.means, self._stored)
+        return Worlds(self.engine.model, batch, runs, self.means, self.inputs.examples, self._stored)
 
     @cached_property
     def _stored(self) -> dict[Stored, Tensor]:

@@ -7,8 +7,9 @@ writes and what a port reads is the model's to say; nothing here knows nnsight.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from steer.anatomy.nodes import Node, Site
 from steer.engine.ablation import resample
+from steer.models.places import chosen
 from steer.models.protocol import Batch, Model, head_axis, token_axis
 from steer.plan.plan import (
     CLEAN,
@@ -27,6 +29,7 @@ from steer.plan.plan import (
     Rebuilt,
     Resampled,
     Scaled,
+    Spot,
     Stored,
     Sum,
     Value,
@@ -45,18 +48,27 @@ class Worlds:
     batch: Batch
     runs: dict[str, Hooks]  # run -> hook -> value
     means: Callable[[str, str, str], Tensor]  # (world, hook, over) -> 1, length, …
+    examples: Sequence[Any] = ()  # that the batch is of: they know their spans
     stored: Mapping[Stored, Tensor] = field(default_factory=dict)  # directions and subspaces
     _streams: dict[tuple[Value, Site], Tensor] = field(default_factory=dict)  # the same for all runs of a sweep
     _whole: dict[tuple[Value, str], Tensor] = field(default_factory=dict)
+    _chosen: dict[tuple[str, tuple[Spot, ...]], Tensor] = field(default_factory=dict)
 
     def change(self, edit: Edit) -> Callable[[Tensor, Hooks], Tensor]:
         """What an edit does to the value of its hook, given what the pass has met before."""
 
         def change(value: Tensor, met: Hooks) -> Tensor:
             new = self.new(edit, value, met)
-            return at_places(value, new, edit) if edit.places else new
+            return at_places(value, new, edit.site, self.chosen(edit)) if edit.places else new
 
         return change
+
+    def chosen(self, edit: Edit) -> Tensor:
+        """B T: the places that an edit is made at."""
+        key = self.model.layout.sequence(edit.site), edit.places
+        if key not in self._chosen:
+            self._chosen[key] = chosen(self.model.layout, edit.site, edit.places, self.batch, self.examples)
+        return self._chosen[key]
 
     def new(self, edit: Edit, value: Tensor, met: Hooks) -> Tensor:
         """The hook's value with the edit made at every place: all of it, or one head's part."""
@@ -141,12 +153,11 @@ def put_head(value: Tensor, part: Tensor, site: Site) -> Tensor:
     return changed
 
 
-def at_places(value: Tensor, new: Tensor, edit: Edit) -> Tensor:
-    """A copy of a hook's value with the new one at some places of the sequence (queries, for a pattern)."""
-    axis = token_axis(edit.site)
-    rows = [place - 1 for place in edit.places if place <= value.shape[axis]]
-    where = torch.tensor(rows, dtype=torch.long, device=value.device)
-    return value.clone().index_copy_(axis, where, new.index_select(axis, where))
+def at_places(value: Tensor, new: Tensor, site: Site, places: Tensor) -> Tensor:
+    """A hook's value with the new one at some places of the sequence (queries, for a pattern): B T."""
+    sizes = [len(places), *[1] * (value.ndim - 1)]
+    sizes[token_axis(site)] = places.shape[1]
+    return torch.where(places.view(sizes), new, value)
 
 
 def swap_rows(value: Tensor, first: int, second: int) -> Tensor:

@@ -70,6 +70,11 @@ class Measure(Strict):
         return {}
 
     @property
+    def foresees(self) -> bool:
+        """Is it held against the answer that is expected under the intervention?"""
+        return self.against in ("counterfactual", "neither")
+
+    @property
     def decodes(self) -> bool:
         """Is it of answers that the model writes itself?"""
         return False

@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 
 from steer.anatomy.layout import Layout
 from steer.anatomy.nodes import Node, Site
-from steer.results.rows import End
+from steer.results.rows import End, Mark
 
 # Worlds that every plan may draw on: the examples as they are, their counterparts, other examples that give a mean.
 CLEAN, COUNTERPART, REFERENCE = "clean", "counterpart", "reference"
@@ -134,19 +134,21 @@ class Within:
         return f"{self.inside} within {self.subspace}, {self.outside} outside it"
 
 
-Ablated: TypeAlias = Mean | Zero | Resampled  # what may stand in for a value that is ablated
+Ablated: TypeAlias = Mean | Zero | Resampled | Of  # what may stand in for a value that is ablated
 Value: TypeAlias = (
     Current | Of | Mean | Zero | Resampled | Exchanged | Stored | Scaled | Sum | Within | Rebuilt
 )  # fmt: skip
+EACH = "each"  # in a draft of a plan, before examples are known: every place on its own
+Spot: TypeAlias = int | str  # a place of the sequence, from 1, or a name for places of the prompt: `last`, a span
 
 
 @dataclass(frozen=True)
 class Edit:
-    """Put a value at a site, at all places of its sequence or at some (counted from 1)."""
+    """Put a value at a site, at all places of its sequence or at some."""
 
     site: Site
     value: Value
-    places: tuple[int, ...] = ()
+    places: tuple[Spot, ...] = ()
 
     def __str__(self) -> str:
         at = f" at {', '.join(map(str, self.places))}" if self.places else ""
@@ -181,6 +183,8 @@ class Run:
     decoding: Forced | Greedy = Forced()
     input: str = CLEAN  # the world whose tokens go in
     end: End = ""  # of the scale that the conditions lie on, if this one is an end of it
+    site: str = ""  # where it is patched, in experiments that go from site to site …
+    place: str = ""  # … and from place to place
 
     @property
     def is_record(self) -> bool:
@@ -208,9 +212,9 @@ class Plan:
         return list(dict.fromkeys(run.condition for run in self.runs if run.condition is not None))
 
     @property
-    def ends(self) -> dict[str, End]:
-        """The conditions that are ends of the scale."""
-        return {run.condition: run.end for run in self.runs if run.condition is not None and run.end}
+    def marks(self) -> dict[str, Mark]:
+        """What the rows of each condition say about it beside its name."""
+        return {run.condition: Mark(run.end, run.site, run.place) for run in self.runs if run.condition is not None}
 
     @property
     def forwards(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,10 +29,10 @@ class Loaded:
     document: Document
     changes: tuple[str, ...] = ()  # `key=value`, as given on the command line
 
-    def lower(self, names: Names) -> Lowered:
+    def lower(self, names: Names, lengths: Mapping[str, int] | None = None) -> Lowered:
         """The plan that it means for a model, or an error with every fault and its place."""
         with self.placing():
-            return lower(self.recipe, names)
+            return lower(self.recipe, names, lengths)
 
     def names(self) -> Names:
         """Of the checkpoint that the recipe names."""

@@ -10,6 +10,7 @@ from typing import TypeVar
 from matplotlib.figure import Figure
 
 from steer.base.errors import SteerError
+from steer.drawing.figures.heatmap import draw_heatmap, heatmaps
 from steer.drawing.figures.histogram import draw_histogram
 from steer.drawing.figures.pattern import draw_patterns
 from steer.drawing.figures.rates import draw_rates, is_rate
@@ -90,6 +91,9 @@ def drawings(name: str, result: Result) -> Iterator[tuple[str, Callable[[Result]
     Figures without data are skipped.
     """
     if name == "none":
+        return
+    if name == "heatmap":
+        yield from ((kind, draw_heatmap, part) for kind, part in heatmaps(result))
         return
     if name in NEEDS:
         if result.of_kind(NEEDS[name]):

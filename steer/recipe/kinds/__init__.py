@@ -13,6 +13,7 @@ KINDS: Registry[type[Recipe]] = Registry(
         "chained-patch": "steer.recipe.kinds.chained_patch:ChainedPatch",
         "position-swap": "steer.recipe.kinds.position_swap:PositionSwap",
         "steer": "steer.recipe.kinds.steer:Steer",
+        "activation-patch": "steer.recipe.kinds.activation_patch:ActivationPatch",
         "ablate-set": "steer.recipe.kinds.ablate_set:AblateSet",
         "keep-set": "steer.recipe.kinds.keep_set:KeepSet",
         "compare": "steer.recipe.kinds.compare:Compare",

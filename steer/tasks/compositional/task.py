@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from steer.base.errors import SteerError
 from steer.tasks.compositional import counterparts, evaluation
 from steer.tasks.compositional.curriculum import epoch_batches, material
-from steer.tasks.compositional.episode import Episode
+from steer.tasks.compositional.episode import ARGUMENTS, Episode
 from steer.tasks.compositional.grammar import PAPER
 from steer.tasks.compositional.labels import LABEL_TITLES, LABELS, labelled_tokens
 from steer.tasks.compositional.lesson import CompositionalLesson
@@ -31,6 +31,7 @@ class Compositional(TaskOf[Episode, Episodes]):
     roles = LOOKS
     output_role = "output"
     variables = counterparts.VARIABLES
+    span_names = (*ARGUMENTS, "function")
     labels = LABELS
     label_titles = LABEL_TITLES
     labels_text = "of assignments (A = red) whose symbol is asked about: A or red; or the decoder's steps"
