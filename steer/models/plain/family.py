@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from steer.anatomy.names import Names, Roles
 from steer.anatomy.nodes import Node
-from steer.base.errors import CheckpointError, SteerError, unknown
+from steer.base.errors import CheckpointError, Fault, SteerError, unknown
 from steer.base.shipped import locate
 from steer.models.plain.layout import PlainSteps, plain_layout
 from steer.models.record import Record, read_record
@@ -54,15 +54,16 @@ def make_names(record: Record, circuit: Circuit | None, place: Path) -> Names:
 
 def heads_of_roles(circuit: Circuit, names: Names, place: Path) -> Roles:
     """The heads that a circuit says play each role, the lead first; each must be one of the model's."""
-    faults: list[str] = []
+    faults: list[Fault] = []
+    file = str(place / CIRCUIT)
     roles: dict[str, tuple[Node, ...]] = {}
     for role, heads in circuit.roles.items():
         if role not in names.role_words:
-            faults.append(f"{place / CIRCUIT}: roles: {unknown('role', role, names.role_words)}")
+            faults.append(Fault(file, ("roles",), f"roles: {unknown('role', role, names.role_words)}"))
         try:
             roles[role] = tuple(names.head(name) for name in heads)
         except SteerError as error:
-            faults += [f"{place / CIRCUIT}: roles.{role}: {fault}" for fault in error.faults]
+            faults += [Fault(file, ("roles", role), f"roles.{role}: {fault}") for fault in error.faults]
     if faults:
         raise CheckpointError(*faults)
     return roles
