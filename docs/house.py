@@ -58,6 +58,14 @@ def upward(found: dict[tuple[str, str], list[str]]) -> dict[tuple[str, str], lis
     return {pair: places for pair, places in found.items() if order.index(pair[1]) > order.index(pair[0])}
 
 
+def storeys(found: dict[tuple[str, str], list[str]]) -> dict[str, int]:
+    """How high each room stands: one above the highest room that it imports."""
+    height: dict[str, int] = {}
+    for room in ROOMS:
+        height[room] = 1 + max((height.get(other, 0) for one, other in found if one == room), default=0)
+    return height
+
+
 def draw(found: dict[tuple[str, str], list[str]], path: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -88,7 +96,8 @@ def main(check: bool) -> int:
     if not check:
         draw(found, ROOT / "docs" / "images" / "house.png")
     count = sum(map(len, found.values()))
-    print(f"{len(ROOMS)} rooms, {count} imports between {len(found)} pairs, {len(wrong)} upward")
+    high = max(storeys(found).values())
+    print(f"{len(ROOMS)} rooms, {high} storeys, {count} imports between {len(found)} pairs, {len(wrong)} upward")
     return int(bool(wrong))
 
 

@@ -50,9 +50,9 @@ def compare_with_gradients(lab: Lab, ports: Sequence[Site]) -> Opinions:
 
 
 def exact_effects(lab: Lab, paths: Sequence[Path]) -> list[float]:
-    measure, _ = lab.likelihood()
-    clean = lab.mean(lab.clean(measure, 1))
-    found = lab.measure(_runs(lab, paths), measure, 1)
+    measured = lab.likelihood()
+    clean = lab.mean(lab.clean(measured, 1))
+    found = lab.measure(_runs(lab, paths), measured[0], 1)
     return [clean - lab.mean(found[_name(path)]) for path in paths]
 
 

@@ -65,10 +65,10 @@ def interchange(
             for n in range(DRAWS)
             if len(same := others(names, sites, Dice(seed, name, n))) == len(sites)  # fewer would be no match
         }
-        measure, _ = lab.exact()
-        found = lab.measure(exchange.runs(sets | nulls), measure, 1)
-        ceiling = exchange.ceiling.estimate(exchange.ceiling.clean(exchange.ceiling.exact()[0], 1))
-        without = lab.estimate(lab.clean(measure, 1))
+        measured = lab.exact()
+        found = lab.measure(exchange.runs(sets | nulls), measured[0], 1)
+        ceiling = exchange.ceiling.estimate(exchange.ceiling.clean(exchange.ceiling.exact(), 1))
+        without = lab.estimate(lab.clean(measured, 1))
         for name, sites in sets.items():
             drawn = [lab.mean(found[key]) for n in range(DRAWS) if (key := f"{name} null {n}") in found]
             null = round(float(np.mean(drawn)), 4) if drawn else None

@@ -31,7 +31,7 @@ class Pruned:
 
 def prune(lab: Lab, keep: float = KEEP, tell: Tell = lambda text: None) -> Pruned:
     heads, gone = list(lab.layout.heads), []  # type: tuple[list[Node], list[Node]]
-    clean = lab.mean(lab.clean(lab.exact()[0], 1))
+    clean = lab.mean(lab.clean(lab.exact(), 1))
     curve, core, step = [(len(heads), clean)], list(heads), len(heads) // 4
     while heads:
         tell(f"{len(heads)} heads left")
@@ -66,7 +66,7 @@ def _accuracy(lab: Lab, gone: list[Node]) -> float:
 def judge(lab: Lab, core: Sequence[Node], seed: int = 0, attention: KeptAttention | None = None) -> SmallestSet:
     """Faithfulness, completeness and minimality of a set of heads, beside random sets of its size."""
     heads, rng = lab.layout.heads, np.random.default_rng(seed)
-    clean = lab.clean(lab.exact()[0], 1)
+    clean = lab.clean(lab.exact(), 1)
     outside = [head for head in heads if head not in core]
     sets: dict[str, list[Node]] = {"circuit": outside, "without": list(core), "nothing": list(heads)}
     for number in range(RANDOM):
@@ -107,7 +107,7 @@ def _completeness(less: Sequence[tuple[float, float]]) -> Completeness:
 
 def needed_mlps(lab: Lab) -> dict[str, Kept]:
     """The whole model without each MLP: circuits are sets of heads, and keep all of them."""
-    clean = lab.clean(lab.exact()[0], 1)
+    clean = lab.clean(lab.exact(), 1)
     found = lab.accuracy_without({str(node): [node] for node in lab.layout.mlps})
     return {name: lab.kept(tally, clean) for name, tally in found.items()}
 

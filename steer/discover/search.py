@@ -72,7 +72,7 @@ def discover(
     writers = outputs or writing_heads(lab.layout.heads, shares, threshold)  # nobody looks: who writes, then
     traces = [trace(choosing, head, threshold, shrinking_steps(tell, 0.05, 0.35), bool(outputs)) for head in writers]
     edges = [edge for found in traces for edge in found.edges]
-    able = lab.mean(lab.clean(lab.exact()[0], 1)) >= ABLE
+    able = lab.mean(lab.clean(lab.exact(), 1)) >= ABLE
     pruned = prune(lab, tell=shrinking_steps(tell, 0.35, 0.7)) if writers and able else Pruned([], [])
     direct = [node for node, share in shares.items() if share.low > threshold]
     members = members_of(choosing, roles, writers, edges, direct, pruned.core)
@@ -102,13 +102,15 @@ def discover(
             curve=tuple(pruned.curve),
         ),
     )
-    return verified(checkpoint, circuit, judged[: 2 * count], tell) if pruned.core else circuit
+    return verified(checkpoint, circuit, judged[: 2 * count], engine, tell) if pruned.core else circuit
 
 
-def verified(checkpoint: Checkpoint, circuit: Circuit, judged: Sequence[Example], tell: Tell) -> Circuit:
+def verified(
+    checkpoint: Checkpoint, circuit: Circuit, judged: Sequence[Example], engine: Engine, tell: Tell
+) -> Circuit:
     """The circuit with its check on other episodes."""
     assert circuit.evidence is not None
-    check = verify(checkpoint, circuit, circuit.evidence, judged, tell)
+    check = verify(checkpoint, circuit, circuit.evidence, judged, engine, tell)
     return circuit.model_copy(update={"evidence": circuit.evidence.model_copy(update={"check": check})})
 
 
@@ -124,11 +126,11 @@ def shrinking_steps(tell: Tell, start: float, end: float) -> Callable[[str], Non
 
 
 def verify(
-    checkpoint: Checkpoint, circuit: Circuit, evidence: Evidence, episodes: Sequence[Example], tell: Tell
-) -> Check:
+    checkpoint: Checkpoint, circuit: Circuit, evidence: Evidence, episodes: Sequence[Example], engine: Engine,
+    tell: Tell,
+) -> Check:  # fmt: skip
     """Is it right? On other episodes: what the circuit does alone, what gradients say, what interchanges do."""
     tell(0.7, "judging")
-    engine = Engine(checkpoint.model)
     lab = Lab(checkpoint, episodes, engine=engine)
     core = [lab.names.head(member.node) for member in circuit.members if member.core]
     writers = [lab.names.head(name) for name in evidence.traced_from]
@@ -158,15 +160,15 @@ def kept_accuracy(lab: Lab, heads: Sequence[Node]) -> Kept:
     """Exact match with every other head ablated, as a share of the clean model's."""
     outside = [node for node in lab.layout.heads if node not in heads]
     (ablated,) = lab.accuracy_without({"": outside}).values()
-    return lab.kept(ablated, lab.clean(lab.exact()[0], 1))
+    return lab.kept(ablated, lab.clean(lab.exact(), 1))
 
 
 def kept_attention(lab: Lab, head: Node, core: Sequence[Node]) -> KeptAttention:
     """An output head's attention accuracy with everything outside the circuit ablated."""
-    measure, reads = lab.attention(head)
+    measured = measure, reads = lab.attention(head)
     outside = [node for node in lab.layout.heads if node not in core]
     (ablated,) = lab.measure([lab.ablating("circuit", outside, reads)], measure).values()
-    return KeptAttention(head=str(head), clean=lab.estimate(lab.clean(measure)), circuit=lab.estimate(ablated))
+    return KeptAttention(head=str(head), clean=lab.estimate(lab.clean(measured)), circuit=lab.estimate(ablated))
 
 
 def members_of(

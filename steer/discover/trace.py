@@ -73,7 +73,7 @@ class Question:
     ) -> None:  # fmt: skip
         self.lab, self.chain, self.measure, self.reads, self.threshold = lab, chain, measure, reads, threshold
         self.port = chain[0]
-        self.clean, self.nothing = ends or (lab.clean(measure), self.take("kept", {"": []})[""])
+        self.clean, self.nothing = ends or (lab.clean((measure, list(reads))), self.take("kept", {"": []})[""])
 
     def about(self, chain: Chain) -> Question:
         """The same about another port that leads to the same place."""

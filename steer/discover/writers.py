@@ -21,7 +21,7 @@ from steer.results.tally import Tally
 def logit_shares(lab: Lab) -> dict[Node, Estimate]:
     """Each decoder component's part of the choice, as a share of all that is written of it."""
     writers = [node for node in lab.layout.nodes if lab.layout.reaches_logits(node)]
-    tallies = {node: lab.clean(lab.choice(node)[0]) for node in writers}
+    tallies = {node: lab.clean(lab.choice(node)) for node in writers}
     total = Tally(len(lab.episodes), 1)
     total.values = sum((tally.values.sum(1, keepdims=True) for tally in tallies.values()), start=total.values)
     total.counts = next(iter(tallies.values())).counts.sum(1, keepdims=True)
@@ -40,8 +40,8 @@ def chosen(lab: Lab, heads: Sequence[Node]) -> Choice:
     """How often the right token is said, and the one that was not chosen: clean, and without these heads."""
 
     def said(tokens: Sequence[Tensor]) -> Ablation:
-        measure, _ = lab.said(tokens)
-        (ablated,) = lab.measure([lab.ablating("ablated", heads)], measure).values()
-        return Ablation(clean=lab.estimate(lab.clean(measure)), ablated=lab.estimate(ablated))
+        measured = lab.said(tokens)
+        (ablated,) = lab.measure([lab.ablating("ablated", heads)], measured[0]).values()
+        return Ablation(clean=lab.estimate(lab.clean(measured)), ablated=lab.estimate(ablated))
 
     return Choice(without=tuple(map(str, heads)), right=said(lab.targets), other_argument=said(lab.rivals))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -48,10 +48,6 @@ class Engine:
         """What a forward pass without edits has at these sites."""
         sites = tuple(sites)
         return Reading(self.model, self.hooks(batch, map(self.steps.hook, sites), keep=True), sites)
-
-    def reading(self, batch: Batch) -> Reading:
-        """A forward pass without edits, at any site: what is not kept is computed when it is asked for."""
-        return Reading(self.model, CleanHooks(self, batch))
 
     def hooks(self, batch: Batch, hooks: Iterable[str], keep: bool = False, known: Hooks | None = None) -> Values:
         """A forward pass without edits, as far as the last hook that is wanted and not known from an earlier one."""
@@ -145,19 +141,3 @@ class Engine:
         if one.run.is_record:
             worlds.runs[one.run.name] = found
         return Reading(self.model, found, one.run.reads)
-
-
-class CleanHooks(Mapping[str, Tensor]):
-    """The hooks of a clean run, computed when they are asked for."""
-
-    def __init__(self, engine: Engine, batch: Batch) -> None:
-        self.engine, self.batch = engine, batch
-
-    def __getitem__(self, hook: str) -> Tensor:
-        return self.engine.hooks(self.batch, [hook], keep=True)[hook]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.engine.order)
-
-    def __len__(self) -> int:
-        return len(self.engine.order)

@@ -10,8 +10,10 @@ from torch import Tensor
 from steer.anatomy.nodes import Node, Site
 from steer.base.errors import SteerError
 from steer.engine.engine import Engine
+from steer.engine.session import Inputs, Session
 from steer.measures.pattern import axis_tokens
 from steer.models.checkpoint import Checkpoint
+from steer.plan.plan import clean_plan
 from steer.results.details import Pattern
 from steer.tasks.task import Example
 
@@ -37,9 +39,9 @@ def attention_pattern(checkpoint: Checkpoint, head: Node, episode: Example) -> P
     """A head's pattern while the model reads the prompt and writes its own answer."""
     written = next(checkpoint.answers([episode]))
     engine, site = Engine(checkpoint.model), Site(head, "pattern")
-    (batch,) = engine.batches([episode.answering(written)])
-    weights = engine.clean(batch, [site])[site][0]
-    queries, keys = axis_tokens(engine.layout, head, batch, 0, checkpoint.vocabulary)
+    (found,) = Session(engine, clean_plan([site]), Inputs([episode.answering(written)]))
+    weights = found.values[site][0]
+    queries, keys = axis_tokens(engine.layout, head, found.batch, 0, checkpoint.vocabulary)
     return Pattern(str(head), str(episode), written, queries, keys, plain_numbers(weights), expected=episode.answer)
 
 

@@ -16,13 +16,15 @@ from torch import Tensor
 from steer.anatomy.layout import Layout
 from steer.anatomy.nodes import Node, Site
 from steer.engine.engine import Engine
-from steer.measures.alignment import Alignment, add_alignment
+from steer.engine.session import Inputs, Session
+from steer.measures.alignment import Alignment, add_alignment, looked_at
 from steer.measures.attention import attention_accuracy
 from steer.measures.attribution import logit_attribution
 from steer.measures.measure import is_crossing
 from steer.models.checkpoint import Checkpoint
 from steer.models.protocol import Batch, Reading
 from steer.models.scoring import Scoring
+from steer.plan.plan import clean_plan
 from steer.results.details import Histogram
 from steer.results.rows import Labels, Row
 from steer.results.tally import Tally, bootstrap_weights
@@ -48,16 +50,16 @@ def component_page(checkpoint: Checkpoint, node: Node, episodes: Sequence[Exampl
     layout, crossing = engine.layout, is_crossing(engine.layout, node)
     tallies = _tallies(node, len(episodes), layout, scoring)
     aligned = Alignment(len(episodes))
-    for batch in engine.batches(episodes):
-        values, target = engine.reading(batch), batch.target
+    for found in Session(engine, clean_plan(_reads(node, layout)), Inputs(episodes)):
+        batch, values, target = found.batch, found.values, found.batch.target
         if layout.reaches_logits(node):
             alternatives = scoring.alternatives([episodes[row] for row in batch.rows])
             share = _contribution(engine, node, batch, values, alternatives)
             _add_contribution(scoring, batch, share, tallies)
         if crossing:
             pattern, keys = batch.at(ANSWER, values[Site(node, "pattern")]), batch.tokens[layout.looks_at(node)]
-            found = attention_accuracy(pattern, keys, target)
-            tallies["attention-accuracy"].put_tensors(batch.rows, found, scoring.counts(target))
+            hits = attention_accuracy(pattern, keys, target)
+            tallies["attention-accuracy"].put_tensors(batch.rows, hits, scoring.counts(target))
             add_alignment(aligned, engine.model, scoring, node, batch, values)
     weights = bootstrap_weights(len(episodes), seed)
     page = Page(str(node), checkpoint.name, len(episodes), [r for t in tallies.values() for r in t.table(weights)])
@@ -65,6 +67,11 @@ def component_page(checkpoint: Checkpoint, node: Node, episodes: Sequence[Exampl
         page.alignment = aligned.histogram("clean", str(node))
     page.left_out, page.numbering = _left_out(node, layout), checkpoint.record.numbering
     return page
+
+
+def _reads(node: Node, layout: Layout) -> list[Site]:
+    written = [layout.write(node), *layout.scales] if layout.reaches_logits(node) else []
+    return [*written, *([Site(node, "pattern"), looked_at(layout, node)] if is_crossing(layout, node) else [])]
 
 
 def _tallies(node: Node, episodes: int, layout: Layout, scoring: Scoring) -> dict[str, Tally]:

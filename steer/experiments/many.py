@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from steer.base.errors import ConfigError, SteerError, keyed
+from steer.base.errors import ConfigError, Fault, SteerError, keyed
 from steer.base.files import check_folder, is_there
 from steer.base.log import BUG, LOG, is_debugging, traceback_of
 from steer.experiments.processes import TRIES, in_processes
@@ -120,8 +120,8 @@ def run_one(path: Path, job: Job, tell: Callable[[float], None] = lambda done: N
     except SteerError as error:
         faults, traceback = error.faults, traceback_of(error) if is_debugging() else ""
     except Exception as error:  # an internal error must not stop the other recipes
-        faults, traceback = (f"{type(error).__name__}: {error} ({BUG})",), traceback_of(error)
-    placed = tuple(fault if str(path) in fault else f"{path}: {fault}" for fault in faults)
+        faults, traceback = (Fault("", (), f"{type(error).__name__}: {error} ({BUG})"),), traceback_of(error)
+    placed = tuple(fault if fault.place.startswith(str(path)) else Fault(str(path), (), fault) for fault in faults)
     return Outcome(path.stem, faults=placed, traceback=traceback)
 
 
@@ -137,24 +137,27 @@ def _run(path: Path, job: Job, tell: Callable[[float], None]) -> Outcome:
     check_device(job.device)
     with loaded.placing(), keyed("checkpoint"):
         checkpoint = load_subject(loaded.recipe.checkpoint, job.device, job.dtype)
-    folder = job.out / f"{loaded.name}-{experiment_hash(loaded.recipe, checkpoint)[:8]}"
-    return run_loaded(loaded, checkpoint, folder, job.force, tell)
+    content = experiment_hash(loaded.recipe, checkpoint)
+    return run_loaded(loaded, checkpoint, job.out / f"{loaded.name}-{content[:8]}", job.force, tell, content=content)
 
 
 def run_loaded(
     loaded: Loaded, checkpoint: Subject, folder: Path, force: bool, tell: Callable[[float], None],
-    engine: Engine | None = None,
+    engine: Engine | None = None, content: str = "",
 ) -> Outcome:  # fmt: skip
-    """Run a recipe unless the folder holds its result already; draw its figures and write everything."""
+    """Run a recipe unless the folder holds its result already; draw its figures and write everything.
+
+    `content`: the experiment's hash, if it is known already.
+    """
     from steer.drawing.figures.draw import are_drawn, draw_each, pictures
     from steer.experiments import one as experiment
 
-    content = experiment.experiment_hash(loaded.recipe, checkpoint)
+    content = content or experiment.experiment_hash(loaded.recipe, checkpoint)
     result = None if force else saved_result(folder, content)
     unchanged = result is not None
     LOG.debug("%s: %s", folder, "known already" if unchanged else "to be computed")
     if result is None:
-        result = experiment.run_experiment(loaded, checkpoint, tell, engine)
+        result = experiment.run_experiment(loaded, checkpoint, tell, engine, content)
     worded = reworded(result.provenance, loaded.recipe)
     if not unchanged or result.provenance != worded:
         result.provenance = worded

@@ -32,14 +32,17 @@ Tell = Callable[[float], None]
 
 
 def run_experiment(
-    loaded: Loaded, subject: Subject, tell: Tell = lambda done: None, engine: Engine | None = None
-) -> Result:
-    """Run a recipe on a checkpoint. Recipes that share an engine share its clean run."""
-    with loaded.placing():  # what only the data can tell is at fault somewhere in the file as well
-        return _run(loaded, subject, tell, engine or Engine(subject.model))
+    loaded: Loaded, subject: Subject, tell: Tell = lambda done: None, engine: Engine | None = None, content: str = "",
+) -> Result:  # fmt: skip
+    """Run a recipe on a checkpoint. Recipes that share an engine share its clean run.
+
+    `content`: the experiment's hash, if it is known already.
+    """
+    with loaded.placing():  # faults that only show in the data are reported at their place in the file, too
+        return _run(loaded, subject, tell, engine or Engine(subject.model), content)
 
 
-def _run(loaded: Loaded, subject: Subject, tell: Tell, engine: Engine) -> Result:
+def _run(loaded: Loaded, subject: Subject, tell: Tell, engine: Engine, content: str) -> Result:
     started, recipe = time.perf_counter(), loaded.recipe
     subject = subject.about(recipe.task) if recipe.task.source else subject
     drafted = loaded.lower(subject.names)  # names at fault are told before any example is looked at
@@ -65,12 +68,12 @@ def _run(loaded: Loaded, subject: Subject, tell: Tell, engine: Engine) -> Result
     rows = collectors.rows()
     details = [*collectors.details(), *place_tokens(lowered.plan, inputs.examples, engine.layout)]
     tensors = {name: _in_order(parts, len(inputs.examples)) for name, parts in saved.items()}
-    provenance = describe(loaded, subject, lowered.plan, inputs)
+    provenance = describe(loaded, subject, lowered.plan, inputs, content or experiment_hash(recipe, subject))
     provenance = replace(provenance, seconds=round(time.perf_counter() - started, 2))
     return Result(provenance, rows, tensors, details)
 
 
-def describe(loaded: Loaded, subject: Subject, plan: Plan, inputs: Inputs) -> Provenance:
+def describe(loaded: Loaded, subject: Subject, plan: Plan, inputs: Inputs, content: str) -> Provenance:
     """Where the numbers come from, so that anybody can get them again."""
     recipe, weight = loaded.recipe, subject.model.like
     edits = {
@@ -82,7 +85,7 @@ def describe(loaded: Loaded, subject: Subject, plan: Plan, inputs: Inputs) -> Pr
         loaded.name, subject.weights, len(inputs.examples), recipe.episodes.count,
         recipe.kind, recipe.description, recipe.figure,
         shown=recipe.shown,
-        hash=experiment_hash(recipe, subject), recipe=recipe.model_dump(mode="json"), changes=tuple(loaded.changes),
+        hash=content, recipe=recipe.model_dump(mode="json"), changes=tuple(loaded.changes),
         edited={condition: tuple(sites) for condition, sites in edits.items()},
         ablation=describe_ablation(recipe, len(inputs.reference)) if recipe.ablates else "",
         layer_norm="recomputed on edited streams",

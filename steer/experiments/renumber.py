@@ -13,12 +13,12 @@ from steer.anatomy.layout import Layout
 from steer.anatomy.names import Names, Roles
 from steer.anatomy.nodes import Node, parse_node
 from steer.base.errors import CheckpointError, SteerError
+from steer.experiments.renaming import rename_heads
 from steer.models.checkpoint import Checkpoint, weights_data, weights_hash
 from steer.models.plain.heads import reorder_heads
 from steer.models.plain.transformer import Transformer
 from steer.models.record import Record, Renumbered
 from steer.results.circuit import Circuit
-from steer.results.renaming import rename_heads
 
 Order = Mapping[Node, tuple[int, ...]]  # block -> which head of now has each number then
 

@@ -49,21 +49,21 @@ class Checkpoint:
 
     def __init__(
         self, transformer: Transformer, record: Record, name: str, circuit: Circuit | None = None,
-        task: Task | None = None,
+        task: Task | None = None, names: Names | None = None,
     ) -> None:  # fmt: skip
-        """`task`: the one that is put to it, if it is not the one that it was trained on."""
+        """`task`: the one that is put to it, if it is not the one that it was trained on.
+
+        `names`: made from record and circuit unless given.
+        """
         self.transformer = transformer.eval()
         self.record = record
         self.name = name
         self.circuit = circuit
         self.task = task or TASKS[record.task]
+        self.names = names or make_names(record, circuit, Path(name))
 
     def about(self, task: Task) -> Checkpoint:
-        return Checkpoint(self.transformer, self.record, self.name, self.circuit, task)
-
-    @cached_property
-    def names(self) -> Names:
-        return make_names(self.record, self.circuit, Path(self.name))
+        return Checkpoint(self.transformer, self.record, self.name, self.circuit, task, self.names)
 
     @cached_property
     def model(self) -> PlainModel:
@@ -116,8 +116,8 @@ def load_checkpoint(
     model.requires_grad_(False)
     LOG.debug("%s: weights %s, %s on %s", folder, record.weights_sha256[:12], dtype, device)
     known = read_circuit(folder, record.weights_sha256) if circuit else None
-    make_names(record, known, folder)  # a head that is not there is named now
-    return Checkpoint(model.to(device=device, dtype=dtype), record, folder.resolve().name, known)
+    names = make_names(record, known, folder)
+    return Checkpoint(model.to(device=device, dtype=dtype), record, folder.resolve().name, known, names=names)
 
 
 def read_weights(path: Path, config: ModelConfig) -> bytes:

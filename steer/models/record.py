@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from steer.base.errors import CheckpointError, SteerError, unknown
+from steer.base.errors import CheckpointError, Fault, SteerError, dotted, unknown
 from steer.base.files import read_text
 from steer.base.shipped import DEFAULT_TASK, RECORD
 from steer.base.version import __version__
@@ -87,7 +87,7 @@ def read_record(folder: Path) -> Record:
         record = Record.model_validate_json(read_text(path, MAX_BYTES, CheckpointError))
     except ValidationError as error:
         faults = [
-            f"{path}: {'.'.join(map(str, e['loc'])) or 'file'}: {e['msg'].removeprefix('Value error, ')}"
+            Fault(str(path), e["loc"], f"{dotted(e['loc']) or 'file'}: {e['msg'].removeprefix('Value error, ')}")
             for e in error.errors()
         ]
         raise CheckpointError(*faults) from error

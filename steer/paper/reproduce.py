@@ -68,7 +68,7 @@ def reproduce(
         try:
             loaded, lost = fit(load_recipe(str(path)), checkpoint, episodes)
         except SteerError as error:  # a role that this checkpoint lacks: the table says so
-            lost = tuple(dict.fromkeys(fault.split(": ", 1)[-1] for fault in error.faults))
+            lost = tuple(dict.fromkeys(fault.text for fault in error.faults))
             outcomes.append(Outcome(path.stem, faults=lost))
         else:
             outcomes.append(run_loaded(loaded, checkpoint, out / path.stem, force, tell, engine))

@@ -230,6 +230,11 @@ def make_plan(clean: Run, runs: Iterable[Run]) -> Plan:
     return Plan((Stage((clean, *twin)), Stage(others))) if others else Plan((Stage((clean,)),))
 
 
+def clean_plan(reads: Iterable[Site]) -> Plan:
+    """The clean run alone, with what is read there."""
+    return Plan((Stage((Run(CLEAN, (), tuple(reads), CLEAN),)),))
+
+
 def values_within(value: Value) -> Iterator[Value]:
     """A value and all values that it is made of."""
     yield value

@@ -12,9 +12,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import Field
 
-from steer.anatomy.names import Names, Roles
-from steer.anatomy.nodes import Node
-from steer.base.errors import CheckpointError, ConfigError, SteerError, unknown
+from steer.base.errors import ConfigError
 from steer.base.files import is_there, write_atomically
 from steer.base.shipped import DEFAULT_TASK
 from steer.base.yaml import Document, Strict, check, read
@@ -102,22 +100,6 @@ def read_circuit(folder: Path, sha256: str) -> Circuit | None:
         return None
     circuit = load_circuit(path)
     return circuit if circuit.checkpoint.sha256 == sha256 else None
-
-
-def heads_of_roles(circuit: Circuit, names: Names, place: Path) -> Roles:
-    """The heads that a circuit says play each role, the lead first; each must be one of the model's."""
-    faults: list[str] = []
-    roles: dict[str, tuple[Node, ...]] = {}
-    for role, heads in circuit.roles.items():
-        if role not in names.role_words:
-            faults.append(f"{place / CIRCUIT}: roles: {unknown('role', role, names.role_words)}")
-        try:
-            roles[role] = tuple(names.head(name) for name in heads)
-        except SteerError as error:
-            faults += [f"{place / CIRCUIT}: roles.{role}: {fault}" for fault in error.faults]
-    if faults:
-        raise CheckpointError(*faults)
-    return roles
 
 
 def write_circuit(circuit: Circuit, folder: Path) -> Path:

@@ -6,10 +6,10 @@ measures that are not percentages. Nothing else in the package knows them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
-from steer.anatomy.nodes import parse_node
 from steer.results.provenance import Json
 
 UNITS = {"logit-attribution": "logit", "ov-alignment": "product", "r-squared": "r2"}
@@ -106,10 +106,10 @@ def circuit_from_1(data: Json) -> Json:
 
 
 def _block(name: str) -> str:
-    node = parse_node(name)
-    if node.layer is not None:
-        return f"{node.kind}-{node.layer}"
-    return "prompt" if node.kind.startswith("enc") else "answer so far"
+    numbered = re.fullmatch(r"(.+-\d+)(?:\.\d+)?", name)
+    if numbered:
+        return numbered[1]
+    return "prompt" if name.startswith("enc") else "answer so far"
 
 
 def _evidence(old: Json) -> Json:
