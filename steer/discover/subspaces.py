@@ -108,8 +108,8 @@ def _rotation(engine: Engine, site: Site, size: int, seed: int) -> nn.Linear:
     with torch.no_grad():
         drawn = np.random.default_rng(seed).standard_normal((size, features))
         linear.weight.copy_(torch.from_numpy(drawn))
-    turned: nn.Linear = orthogonal(linear)
-    return turned
+    orthogonal(linear)
+    return linear
 
 
 def _likelihood(session: Session, run: Run, worlds: Worlds, target: Tensor, rows: Tensor) -> Tensor:

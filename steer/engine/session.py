@@ -17,7 +17,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from steer.base.errors import KeyedError
+from steer.anatomy.layout import Layout
+from steer.anatomy.nodes import Site
+from steer.base.errors import KeyedError, SteerError
 from steer.base.log import LOG
 from steer.engine.engine import BATCH, Engine
 from steer.engine.schedule import Pass, Schedule, make_schedule
@@ -29,11 +31,14 @@ from steer.plan.plan import (
     CLEAN,
     COUNTERPART,
     REFERENCE,
+    Edit,
     Greedy,
     Plan,
+    Rebuilt,
     Resampled,
     Run,
     Stored,
+    Value,
     runs_behind,
     values_within,
 )
@@ -70,6 +75,7 @@ class Session:
         self.schedule: Schedule = make_schedule(plan, engine.layout, engine.steps, engine.order)
         self.batches = engine.batches(inputs.examples, inputs.size)
         self._check()
+        self._check_features()
         LOG.debug("%d examples in %d batches, %d runs", len(inputs.examples), len(self.batches), len(plan.runs))
         for one in self.schedule.passes:
             LOG.debug(
@@ -85,6 +91,15 @@ class Session:
             raise KeyedError([(COUNT, "the mean over one episode is that episode: nothing would be ablated")])
         if any(isinstance(v, Resampled) for v in values) and any(len(batch.rows) < 2 for batch in self.batches):
             raise KeyedError([(COUNT, "resample needs at least two episodes in every batch")])
+
+    def _check_features(self) -> None:
+        """Stored rows must have as many features as the site they are used at."""
+        for edit in (edit for run in self.plan.runs for edit in run.edits):
+            for at, value in _placed(edit, self.engine.layout):
+                numbers = self.inputs.stored.get(value) if isinstance(value, Stored) else None
+                size = self.engine.model.size(self.engine.steps.hook(at))[-1]
+                if numbers is not None and numbers.shape[-1] != size:
+                    raise SteerError(f"{value} has {numbers.shape[-1]} features, {at} has {size}")
 
     def _clean_pass(self) -> None:
         """The clean run of every batch: what is kept of it while it fits into the budget, then the means."""
@@ -172,3 +187,12 @@ class Session:
 
         assert isinstance(run.decoding, Greedy)
         return write_answers(engine.model, batch, next_logits, run.decoding.longest)
+
+
+def _placed(edit: Edit, layout: Layout) -> Iterator[tuple[Site, Value]]:
+    """Every value that an edit is made of, with the site that it is a value of."""
+    if isinstance(edit.value, Rebuilt):
+        for node, change in edit.value.changes:
+            yield from ((layout.write(node), value) for value in values_within(change))
+    else:
+        yield from ((edit.site, value) for value in values_within(edit.value))

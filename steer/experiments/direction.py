@@ -168,7 +168,7 @@ def _between_worlds(subject: Subject, wanted: Wanted, site: Site, examples: Sequ
     inputs = Inputs([one for one, _ in pairs], [other for _, other in pairs])
     runs = (Run(CLEAN, (), (site,), CLEAN), Run(COUNTERPART, (), (site,), COUNTERPART, input=COUNTERPART))
     session = Session(Engine(subject.model), Plan((Stage(runs),)), inputs)
-    sums = {CLEAN: 0.0, COUNTERPART: 0.0}
+    sums: dict[str, Floats] = {CLEAN: np.zeros(()), COUNTERPART: np.zeros(())}
     count = 0
     for found in session:
         real = found.batch.real[subject.model.layout.sequence(site)]

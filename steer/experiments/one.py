@@ -24,6 +24,7 @@ from steer.models.subject import Subject
 from steer.plan.plan import Plan
 from steer.recipe.load import Loaded
 from steer.recipe.schema import Recipe
+from steer.results.directions import read_direction
 from steer.results.provenance import Provenance
 from steer.results.result import Result, content_hash
 
@@ -57,7 +58,7 @@ def _run(loaded: Loaded, subject: Subject, tell: Tell, engine: Engine, content: 
     collectors = Collectors(setting, lowered.numbers, lowered.clean, lowered.unmoved, lowered.plan.marks)
     sites = list(dict.fromkeys(site for name in recipe.tensors for site in subject.names.sites(name)))
     saved: dict[str, list[tuple[list[int], Tensor]]] = {}
-    for found in Session(engine, lowered.plan, inputs, tell):
+    for found in Session(engine, lowered.plan, replace(inputs, stored=lowered.stored), tell):
         condition = found.run.condition or ""
         if found.written is not None:
             collectors.add_written(found.batch, condition, found.written)
@@ -68,7 +69,7 @@ def _run(loaded: Loaded, subject: Subject, tell: Tell, engine: Engine, content: 
     rows = collectors.rows()
     details = [*collectors.details(), *place_tokens(lowered.plan, inputs.examples, engine.layout)]
     tensors = {name: _in_order(parts, len(inputs.examples)) for name, parts in saved.items()}
-    provenance = describe(loaded, subject, lowered.plan, inputs, content or experiment_hash(recipe, subject))
+    provenance = describe(loaded, subject, lowered.plan, inputs, content or experiment_hash(loaded, subject))
     provenance = replace(provenance, seconds=round(time.perf_counter() - started, 2))
     return Result(provenance, rows, tensors, details)
 
@@ -112,12 +113,15 @@ def describe_ablation(recipe: Recipe, count: int) -> str:
     return f"mean by {ablation.over} over {episodes} episodes" + kept * (ablation.over == "position")
 
 
-def experiment_hash(recipe: Recipe, subject: Subject) -> str:
+def experiment_hash(loaded: Loaded, subject: Subject) -> str:
+    recipe = loaded.recipe
     question = recipe.model_dump(mode="json", exclude={"version", "description", "figure", "checkpoint", "task"})
     roles = {role: [str(node) for node in heads] for role, heads in subject.names.roles.items()}
     settings = {"dtype": str(subject.model.like.dtype), "roles": roles, "numbers": RESULT_REVISION}
     if recipe.task.fingerprint:
         settings["task"] = recipe.task.fingerprint
+    if recipe.files:
+        settings["files"] = {name: read_direction(loaded.folder / name).sha256 for name in recipe.files}
     return content_hash(question, subject.weights.sha256, __version__, settings)
 
 

@@ -32,7 +32,12 @@ class Loaded:
     def lower(self, names: Names, lengths: Mapping[str, int] | None = None) -> Lowered:
         """The plan that it means for a model, or an error with every fault and its place."""
         with self.placing():
-            return lower(self.recipe, names, lengths)
+            return lower(self.recipe, names, lengths, self.folder)
+
+    @property
+    def folder(self) -> Path:
+        """That the files which it names are relative to."""
+        return Path(self.document.name).parent
 
     def names(self) -> Names:
         """Of the checkpoint that the recipe names."""

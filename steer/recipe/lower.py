@@ -7,6 +7,7 @@ edit can change what is measured comes from `reach`. Every fault is gathered and
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from steer.anatomy.keyed import KeyedNames
 from steer.anatomy.layout import carrier
@@ -21,8 +22,9 @@ from steer.recipe.reach import Reach
 from steer.recipe.schema import Recipe
 
 
-def lower(recipe: Recipe, model: Names, lengths: Mapping[str, int] | None = None) -> Lowered:
-    """`lengths`: how many places each sequence of the model has in every example, once these are known."""
+def lower(recipe: Recipe, model: Names, lengths: Mapping[str, int] | None = None, folder: Path = Path()) -> Lowered:
+    """`lengths`: how many places each sequence of the model has in every example, once these are known. `folder`: that
+    the files which the recipe names are relative to."""
     names = KeyedNames(model)
     measured = measured_sites(recipe, names)
     numbers = tuple(reads.numbers for reads in measured)
@@ -31,7 +33,7 @@ def lower(recipe: Recipe, model: Names, lengths: Mapping[str, int] | None = None
     names.wanted(("measures",), reads)
     freeze = tuple(frozen(site) for site in names.sites(("freeze",), recipe.freeze))
     reach = Reach(names, numbers, tensors, freeze)
-    lowering = Lowering(recipe, names, freeze, reads, reach, lengths)
+    lowering = Lowering(recipe, names, freeze, reads, reach, lengths, folder)
     lowering.check_ablation()
     runs = recipe.runs(lowering)
     check_freeze(names, freeze, runs)
@@ -41,7 +43,7 @@ def lower(recipe: Recipe, model: Names, lengths: Mapping[str, int] | None = None
         raise KeyedError(names.faults)
     clean = Run(CLEAN, (), reads, recipe.clean_name, end=recipe.clean_end)
     written = _written(recipe, [clean, *runs], unmoved, model.layout.logits)
-    return Lowered(make_plan(clean, [*runs, *written]), unmoved, numbers, recipe.clean_name)
+    return Lowered(make_plan(clean, [*runs, *written]), unmoved, numbers, recipe.clean_name, lowering.stored)
 
 
 def _written(recipe: Recipe, runs: Sequence[Run], unmoved: frozenset[tuple[str, int]], logits: Site) -> list[Run]:

@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeVar
 
 from steer.anatomy.keyed import KeyedNames
 from steer.anatomy.layout import Layout, touched
 from steer.anatomy.nodes import Node, Site
 from steer.base.errors import Key, unknown
-from steer.plan.plan import CLEAN, COUNTERPART, REFERENCE, Ablated, Edit, Mean, Of, Plan, Resampled, Run, Spot, Zero
+from steer.plan.plan import (
+    CLEAN,
+    COUNTERPART,
+    REFERENCE,
+    Ablated,
+    Edit,
+    Mean,
+    Of,
+    Plan,
+    Resampled,
+    Run,
+    Spot,
+    Stored,
+    Zero,
+)
 from steer.recipe.edits import prompt_tokens
 from steer.recipe.reach import Reach
 from steer.recipe.schema import OWN, Recipe
+from steer.results.directions import Floats, digest
 from steer.results.rows import End
 from steer.tasks.task import LAST
 
@@ -29,6 +45,7 @@ class Lowered:
     unmoved: frozenset[tuple[str, int]]  # (condition, number of a measure that it cannot change): no rows
     numbers: tuple[tuple[Site, ...], ...]  # what the numbers of each measure are made of
     clean: str  # the condition of the clean run
+    stored: Mapping[Stored, Floats] = field(default_factory=dict)  # directions and subspaces of the plan
 
 
 @dataclass(frozen=True)
@@ -39,6 +56,8 @@ class Lowering:
     reads: tuple[Site, ...]
     reach: Reach
     lengths: Mapping[str, int] | None = None  # places that every example has, by sequence; None: not known yet
+    folder: Path = Path()  # that the files which a recipe names are relative to
+    stored: dict[Stored, Floats] = field(default_factory=dict)
 
     @property
     def layout(self) -> Layout:
@@ -55,6 +74,12 @@ class Lowering:
         if wanted.value == "counterpart":
             return Of(COUNTERPART)
         return Mean(wanted.over, CLEAN if wanted.reference == OWN else REFERENCE)
+
+    def store(self, name: str, numbers: Floats) -> Stored:
+        """Numbers that the plan's values draw on, under a name."""
+        key = Stored(name, digest(numbers))
+        self.stored[key] = numbers
+        return key
 
     def run(self, condition: str, edits: Iterable[Edit], end: End = "") -> Run:
         return Run(condition, (*self.freeze, *edits), self.reads, condition, end=end)

@@ -176,6 +176,11 @@ class Recipe(Strict):
         """The condition that figures show, where they show one alone."""
         return ""
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Files of directions that it names: what they hold is part of the question."""
+        return ()
+
     def counterparts(self, examples: Sequence[Example]) -> list[Example | None]:
         """For each example the one that runs take values from (`Of("counterpart")`), if there are such runs."""
         variable = self.ablation.variable if self.ablates else None

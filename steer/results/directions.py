@@ -51,7 +51,7 @@ class Direction:
     @property
     def sha256(self) -> str:
         """Of the numbers alone: the same direction is the same question."""
-        return hashlib.sha256(np.ascontiguousarray(self.rows).tobytes()).hexdigest()
+        return digest(self.rows)
 
     @property
     def size(self) -> int:
@@ -61,6 +61,10 @@ class Direction:
     def basis(self) -> Floats:
         """Orthonormal rows that span the same subspace."""
         return np.linalg.qr(self.rows.T)[0].T if len(self.rows) else self.rows
+
+
+def digest(numbers: Floats) -> str:
+    return hashlib.sha256(np.ascontiguousarray(numbers).tobytes()).hexdigest()
 
 
 def random_like(direction: Direction, seed: int) -> Direction:

@@ -14,6 +14,7 @@ KINDS: Registry[type[Recipe]] = Registry(
         "position-swap": "steer.recipe.kinds.position_swap:PositionSwap",
         "steer": "steer.recipe.kinds.steer:Steer",
         "activation-patch": "steer.recipe.kinds.activation_patch:ActivationPatch",
+        "intervene": "steer.recipe.kinds.intervene:Intervene",
         "ablate-set": "steer.recipe.kinds.ablate_set:AblateSet",
         "keep-set": "steer.recipe.kinds.keep_set:KeepSet",
         "compare": "steer.recipe.kinds.compare:Compare",
