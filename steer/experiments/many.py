@@ -137,7 +137,7 @@ def _run(path: Path, job: Job, tell: Callable[[float], None]) -> Outcome:
     check_device(job.device)
     with loaded.placing(), keyed("checkpoint"):
         checkpoint = load_subject(loaded.recipe.checkpoint, job.device, job.dtype)
-    content = experiment_hash(loaded, checkpoint)
+    content = experiment_hash(loaded.recipe, checkpoint, loaded.folder)
     return run_loaded(loaded, checkpoint, job.out / f"{loaded.name}-{content[:8]}", job.force, tell, content=content)
 
 
@@ -152,7 +152,7 @@ def run_loaded(
     from steer.drawing.figures.draw import are_drawn, draw_each, pictures
     from steer.experiments import one as experiment
 
-    content = content or experiment.experiment_hash(loaded, checkpoint)
+    content = content or experiment.experiment_hash(loaded.recipe, checkpoint, loaded.folder)
     result = None if force else saved_result(folder, content)
     unchanged = result is not None
     LOG.debug("%s: %s", folder, "known already" if unchanged else "to be computed")

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.metadata import version as installed
+from pathlib import Path
 
 from torch import Tensor
 
@@ -69,7 +70,9 @@ def _run(loaded: Loaded, subject: Subject, tell: Tell, engine: Engine, content: 
     rows = collectors.rows()
     details = [*collectors.details(), *place_tokens(lowered.plan, inputs.examples, engine.layout)]
     tensors = {name: _in_order(parts, len(inputs.examples)) for name, parts in saved.items()}
-    provenance = describe(loaded, subject, lowered.plan, inputs, content or experiment_hash(loaded, subject))
+    provenance = describe(
+        loaded, subject, lowered.plan, inputs, content or experiment_hash(recipe, subject, loaded.folder)
+    )
     provenance = replace(provenance, seconds=round(time.perf_counter() - started, 2))
     return Result(provenance, rows, tensors, details)
 
@@ -113,15 +116,15 @@ def describe_ablation(recipe: Recipe, count: int) -> str:
     return f"mean by {ablation.over} over {episodes} episodes" + kept * (ablation.over == "position")
 
 
-def experiment_hash(loaded: Loaded, subject: Subject) -> str:
-    recipe = loaded.recipe
+def experiment_hash(recipe: Recipe, subject: Subject, folder: Path = Path()) -> str:
+    """`folder`: that the files which the recipe names are relative to."""
     question = recipe.model_dump(mode="json", exclude={"version", "description", "figure", "checkpoint", "task"})
     roles = {role: [str(node) for node in heads] for role, heads in subject.names.roles.items()}
     settings = {"dtype": str(subject.model.like.dtype), "roles": roles, "numbers": RESULT_REVISION}
     if recipe.task.fingerprint:
         settings["task"] = recipe.task.fingerprint
     if recipe.files:
-        settings["files"] = {name: read_direction(loaded.folder / name).sha256 for name in recipe.files}
+        settings["files"] = {name: read_direction(folder / name).sha256 for name in recipe.files}
     return content_hash(question, subject.weights.sha256, __version__, settings)
 
 

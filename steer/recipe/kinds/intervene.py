@@ -27,7 +27,7 @@ from steer.tasks.task import Example, Task
 RANDOM = "random"
 
 
-class Condition(Strict):
+class Joint(Strict):
     """Edits that hold together."""
 
     name: Annotated[str, Field(min_length=1, description="what its rows and panels are called")]
@@ -43,7 +43,7 @@ class Intervene(Recipe):
     clean_condition: ClassVar[str] = BEFORE
     ablates: ClassVar[bool] = False
     kind: Literal["intervene"]
-    conditions: Annotated[tuple[Condition, ...], AT_LEAST_ONE]
+    conditions: Annotated[tuple[Joint, ...], AT_LEAST_ONE]
     variable: Annotated[
         str | None, Field(description="whose counterparts lend values, and whose answers are the predicted ones")
     ] = None
@@ -70,7 +70,7 @@ class Intervene(Recipe):
         ceiling = Run(CEILING, (as_counterpart(lowering.layout),), lowering.reads, CEILING)
         return [*runs, ceiling] if self.variable is not None else runs
 
-    def _condition(self, condition: Condition, lowering: Lowering, number: int) -> Iterator[Run]:
+    def _condition(self, condition: Joint, lowering: Lowering, number: int) -> Iterator[Run]:
         """Its runs: one for each scale that its edits name, and as many controls of each."""
         key: Key = ("conditions", number, "edits")
         made = [make(one, lowering, (*key, n), self.variable) for n, one in enumerate(condition.edits)]
