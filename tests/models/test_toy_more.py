@@ -124,7 +124,7 @@ def test_a_counterpart_of_another_length_is_left_out(installed, tmp_path: Path):
 def test_prompt_and_answer_together_must_fit(installed, tmp_path: Path):
     lines = [*LINES, {"prompt": " ".join("abcd" * 6), "answer": "a"}]
     with pytest.raises(
-        SteerError, match="lines.jsonl:6: a prompt of 24 tokens, and answers of up to 3; toy:one takes 24 in"
+        SteerError, match=r"jsonl:6: a prompt of 24 tokens, and answers of up to 3; toy:one takes 24 in"
     ):
         ask(tmp_path, "one", lines, kind="clean", measures=[{"name": "exact-match"}])
 
