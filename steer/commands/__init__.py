@@ -19,6 +19,7 @@ from steer.base.version import __version__
 from steer.commands.ask import ask
 from steer.commands.attend import attend
 from steer.commands.attribute import attribute
+from steer.commands.check import check
 from steer.commands.cp import cp
 from steer.commands.direction import direction
 from steer.commands.discover import discover
@@ -131,6 +132,7 @@ for command in (
     plan,
     validate,
     schema,
+    check,
     attribute,
     attend,
     discover,

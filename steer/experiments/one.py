@@ -17,8 +17,8 @@ from torch import Tensor
 from steer.base.version import __version__
 from steer.engine.engine import Engine
 from steer.engine.session import Inputs, Session
-from steer.experiments.examples import examples_of
-from steer.experiments.places import Spread, place_tokens, place_warnings
+from steer.experiments.examples import Shown, examples_of
+from steer.experiments.places import Spread, cut_warning, place_tokens, place_warnings
 from steer.measures.collect import Collectors
 from steer.measures.setting import Setting
 from steer.models.subject import Subject
@@ -28,6 +28,7 @@ from steer.recipe.schema import Recipe
 from steer.results.directions import read_direction
 from steer.results.provenance import Provenance
 from steer.results.result import Result, content_hash
+from steer.results.rows import JOINT
 
 RESULT_REVISION = 4  # increase when a recipe's results may change: saved results are then computed again
 Tell = Callable[[float], None]
@@ -54,7 +55,7 @@ def _run(loaded: Loaded, subject: Subject, tell: Tell, engine: Engine, content: 
     setting = Setting(
         subject, inputs.examples, recipe.measures, recipe.seed, shown.predicted,
         place_warnings(lowered.plan, spread.longest, engine.layout),
-        "; ".join(filter(None, (shown.warning, spread.warning(drafted.plan)))), recipe.own_condition,
+        _warning(recipe, drafted.plan, shown, spread), recipe.own_condition,
     )  # fmt: skip
     collectors = Collectors(setting, lowered.numbers, lowered.clean, lowered.unmoved, lowered.plan.marks)
     sites = list(dict.fromkeys(site for name in recipe.tensors for site in subject.names.sites(name)))
@@ -75,6 +76,15 @@ def _run(loaded: Loaded, subject: Subject, tell: Tell, engine: Engine, content: 
     )
     provenance = replace(provenance, seconds=round(time.perf_counter() - started, 2))
     return Result(provenance, rows, tensors, details)
+
+
+def _warning(recipe: Recipe, plan: Plan, shown: Shown, spread: Spread) -> str:
+    """What must be said about every number of an experiment."""
+    spans = [
+        name for name in (*recipe.places, *(measure.looked_at for measure in recipe.measures)) if isinstance(name, str)
+    ]
+    cut = cut_warning(spans, recipe.task, shown.inputs.examples)
+    return JOINT.join(filter(None, (shown.warning, spread.warning(plan), cut)))
 
 
 def describe(loaded: Loaded, subject: Subject, plan: Plan, inputs: Inputs, content: str) -> Provenance:

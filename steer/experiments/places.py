@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from steer.anatomy.layout import Layout
 from steer.anatomy.nodes import parse_site
@@ -10,7 +10,7 @@ from steer.base.errors import KeyedError
 from steer.models.places import task_sequence, there
 from steer.plan.plan import EACH, Plan, Spot
 from steer.results.details import PlaceTokens
-from steer.tasks.task import PROMPT, Example
+from steer.tasks.task import PROMPT, Example, Task
 
 DIFFERENT, START = "…", "start"  # tokens that are not the same in all examples; what a decoder begins with
 
@@ -73,6 +73,13 @@ def missing_place(plan: Plan, layout: Layout) -> Callable[[Example], str]:
         return f"without place {lacking[0]!r}" if lacking else ""
 
     return missing
+
+
+def cut_warning(names: Iterable[str], task: Task, examples: Sequence[Example]) -> str:
+    """Of these spans those that begin or end within a token of some example."""
+    counts = {name: sum(name in task.cut_spans(example) for example in examples) for name in dict.fromkeys(names)}
+    told = [f"{name!r} in {count} of {len(examples)} examples" for name, count in counts.items() if count]
+    return f"spans that cut a token: {', '.join(told)}" if told else ""
 
 
 def place_tokens(plan: Plan, examples: Sequence[Example], layout: Layout) -> list[PlaceTokens]:

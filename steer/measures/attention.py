@@ -56,6 +56,10 @@ class AttentionMeasure(Measure):
         return self
 
     @property
+    def looked_at(self) -> str:
+        return self.span or ""
+
+    @property
     def held_against(self) -> str:
         return self.against if self.span is None else f"span {self.span}"
 

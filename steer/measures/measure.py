@@ -64,6 +64,11 @@ class Measure(Strict):
         name: str
         against: str
 
+    @property
+    def looked_at(self) -> str:
+        """The span of the prompt that it is about, if it is about one."""
+        return ""
+
     @classmethod
     def task_fields(cls, task: Task) -> dict[str, Any]:
         """Keys whose choices or words are the task's, as `create_model` takes them."""

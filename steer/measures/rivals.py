@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from steer.base.errors import KeyedError
-from steer.tasks.task import Example, Task, Tokens
+from steer.tasks.task import Example, Task, Tokens, start_alike
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -99,7 +99,7 @@ def check_firsts(task: Task, examples: Sequence[Example], others: Sequence[Seque
         (example, other[0])
         for example, answers in zip(examples, others, strict=True)
         for other in answers
-        if other[:1] == example.answer[:1]
+        if start_alike(example.answer, other)
     ]
     shown = [f"{task.place(example)}: both answers start with {token!r}" for example, token in same[:SHOWN]]
     if same:

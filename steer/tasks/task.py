@@ -46,6 +46,11 @@ def named_places(example: Example, name: str) -> tuple[int, ...]:
     return (len(example.prompt) - 1,) if name == LAST else tuple(example.spans.get(name, ()))
 
 
+def start_alike(one: Tokens, two: Tokens) -> bool:
+    """Do two answers start with the same token? Then their first logits do not tell them apart."""
+    return one[:1] == two[:1]
+
+
 @dataclass(frozen=True)
 class PlainExample:
     """An example that is nothing but its tokens."""
@@ -214,6 +219,10 @@ class TaskOf(ABC, Generic[E, S]):
         """Wrong answers that the right one is held against, token by token."""
         rival = self.rivals(example)
         return [] if rival == example.answer else [rival]
+
+    def cut_spans(self, example: E) -> frozenset[str]:
+        """The spans of an example that begin or end within a token."""
+        return frozenset()
 
     def place(self, example: E) -> str:
         """Where an example stands, for messages."""

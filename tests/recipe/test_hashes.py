@@ -40,6 +40,7 @@ MEASURES = [
     {"name": "exact-match"}, {"name": "attention-mass", "heads": "dec-cross-0.0"}, {"name": "logit-attribution"},
     {"name": "r-squared", "site": "dec-cross-0.0.k", "label": "index-in-question", "tokens": "colours"},
     {"name": "attention-pattern", "heads": ["dec-cross-0.0"]}, {"name": "ov-alignment", "heads": ["dec-cross-0.0"]},
+    {"name": "logit-difference"}, {"name": "answer-probability"},
 ]  # fmt: skip
 FULL = {
     "freeze": ["dec-cross-0.0.q"], "places": [2, 3], "tensors": "enc.tok", "measures": MEASURES,
@@ -52,6 +53,7 @@ KINDS: list[dict[str, Any]] = [
     {"kind": "chained-patch", "sources": "enc-self-0.*", "chain": ["enc-self-1.0.v", "dec-cross-0.0.k"]},
     {"kind": "position-swap", "ports": "enc-self-0.0.v"},
     {"kind": "steer", "variable": "index-in-question", "sets": [{"name": "a", "sites": "enc-self-0.0.z"}]},
+    {"kind": "activation-patch", "variable": "argument", "sites": "enc-self-0.0.z"},
     {"kind": "ablate-set", "nodes": "enc-self-0.0"},
     {"kind": "keep-set", "nodes": "enc-self-0.0"},
     {"kind": "compare", "conditions": [{"name": "a", "ablate": "enc-mlp-0"},

@@ -295,6 +295,7 @@ def test_every_kind_has_a_class_and_the_schema_forbids_the_rest():
         "chained-patch",
         "position-swap",
         "steer",
+        "activation-patch",
         "ablate-set",
         "keep-set",
         "compare",

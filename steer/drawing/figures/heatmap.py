@@ -69,7 +69,8 @@ def draw_heatmap(result: Result) -> Figure:
     width = CELL * max(len(panel.columns) for panel in panels) + 0.06 * letters + 1.3
     figure = new_figure(max(COLUMN, width), sum(heights) + 0.75)
     grid = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)[:, 0]
-    images = [_fill(axes, panel, scale) for axes, panel in zip(grid, panels, strict=True)]
+    widest = max(len(panel.columns) for panel in panels)  # cells of one size, whatever a panel holds
+    images = [_fill(axes, panel, scale, widest) for axes, panel in zip(grid, panels, strict=True)]
     bar = figure.colorbar(images[0], ax=list(grid), shrink=min(1.0, 1.6 / sum(heights)), aspect=14)
     _mark_ends(bar, rows)
     told = [replace(rows[0], warning=text) for text in shared_warnings(rows)]  # of a single cell the table tells
@@ -152,16 +153,16 @@ def _glob(rows: Sequence[Row]) -> str:
     return f"{site.node.kind}-*{heads}{port}"
 
 
-def _fill(axes: Axes, panel: Panel, scale: Normalize) -> AxesImage:
-    colours = sns.color_palette("vlag", as_cmap=True)
-    axes.set_facecolor(EMPTY)
+def _fill(axes: Axes, panel: Panel, scale: Normalize, widest: int) -> AxesImage:
+    colours = sns.color_palette("vlag", as_cmap=True).with_extremes(bad=EMPTY)
     image = axes.imshow(panel.values, cmap=colours, norm=scale, aspect="equal", interpolation="nearest")
     axes.set_yticks(range(len(panel.lines)), [short(line) for line in panel.lines])
     axes.set_xticks(range(len(panel.columns)), [short(column, 16) for column in panel.columns])
     axes.tick_params(length=0, labelsize=6, pad=1)
     axes.tick_params(axis="x", labelrotation=90 if panel.across == "place" else 0)
     axes.set_title(panel.name, fontsize=7, loc="left")
-    axes.set_xlabel(panel.across, fontsize=6)
+    axes.set_xlabel(panel.across, fontsize=6, loc="left")
+    axes.set_xlim(-0.5, widest - 0.5)
     axes.hlines(np.arange(0.5, len(panel.lines) - 1), -0.5, len(panel.columns) - 0.5, color="white", linewidth=0.5)
     axes.vlines(np.arange(0.5, len(panel.columns) - 1), -0.5, len(panel.lines) - 0.5, color="white", linewidth=0.5)
     axes.spines[:].set_visible(False)

@@ -112,6 +112,9 @@ class Prompts(TaskOf[Prompt, Lines]):
     def wrong(self, example: Prompt) -> Sequence[Tokens]:
         return self.bound[example.line].wrong
 
+    def cut_spans(self, example: Prompt) -> frozenset[str]:
+        return self.bound[example.line].cut
+
     def place(self, example: Prompt) -> str:
         return self.bound[example.line].place
 
