@@ -1,8 +1,8 @@
 """One plan over lists of examples, batch by batch: the only loop that runs plans.
 
-The clean run of every batch comes first: its sums over all batches give the means that ablations need. Then every
-batch goes through the plan's runs. What the clean run leaves is kept while it fits into the budget, also for other
-plans over the same examples, and computed again when it does not.
+The clean run of every batch comes first: ablations need means over all batches. Then every batch goes through the
+plan's runs. The clean run's values are kept while they fit into the budget, also for other plans over the same
+examples, and are computed again otherwise.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from steer.models.greedy import saying_the_same, write_answers
 from steer.models.protocol import Batch, Reading
 from steer.plan.plan import CLEAN, COUNTERPART, REFERENCE, Greedy, Plan, Resampled, Run, runs_behind, values_within
 
-COUNT = ("episodes", "count")  # the key of a recipe that says how many there are
+COUNT = ("episodes", "count")  # the recipe's key for the number of examples
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Found:
-    """What one run gave on one batch: what it read, or the tokens that it wrote."""
+    """The output of one run on one batch: what it read, or the tokens that it wrote."""
 
     batch: Batch
     run: Run
@@ -73,7 +73,7 @@ class Session:
             raise KeyedError([(COUNT, "resample needs at least two episodes in every batch")])
 
     def _clean_pass(self) -> None:
-        """The clean run of every batch: what is kept of it while it fits into the budget, then the means."""
+        """The clean run of every batch, kept as far as the budget allows; then the means."""
         averaged = self.schedule.of(CLEAN, mean=True)
         for batch in self.batches:
             self.engine.hooks(batch, {*self.schedule.of(CLEAN), *averaged}, keep=True)

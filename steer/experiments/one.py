@@ -1,6 +1,6 @@
-"""A recipe's walk, from the file to the result. This file only calls the stages in order.
+"""One recipe, from the file to the result. This file calls the stages in order.
 
-recipe -> plan (`lower`) -> runs (`engine`) -> values for each episode (`collect`, `measure`) -> rows (`results`)
+recipe -> plan (`recipe/lower`) -> runs (`engine/session`) -> sums (`measures/collect`) -> rows (`results`)
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _run(loaded: Loaded, subject: Subject, tell: Tell, engine: Engine, content: 
 
 
 def examples_of(recipe: Recipe, subject: Subject) -> Inputs:
-    """The episodes that a recipe means, their counterparts, and those that ablation means are taken over."""
+    """The episodes of a recipe, their counterparts, and the episodes over which ablation means are taken."""
     check_task(recipe, subject)
     with keyed("episodes"):
         episodes = subject.task.examples(recipe.episodes, subject.data_seed, recipe.changed_variable)
@@ -107,7 +107,7 @@ def check_counterparts(episodes: Sequence[Example], others: Sequence[Example]) -
 
 
 def place_warnings(plan: Plan, batches: Sequence[Batch], layout: Layout) -> dict[str, str]:
-    """Conditions whose edits name places that no sequence has. Where none of them is there, nothing was edited."""
+    """Condition -> a warning if its edits name places that no sequence has. If no place exists, that is a fault."""
     longest = {name: max(batch.tokens[name].shape[1] for batch in batches) for name in batches[0].tokens}
     warnings, earlier = {}, ""  # the first link of a chain has the places, the last one the condition
     for run in plan.runs:
@@ -158,7 +158,7 @@ def versions() -> dict[str, str]:
 
 
 def describe_ablation(recipe: Recipe, count: int) -> str:
-    """What stands in for an ablated value. Positions are the same in every example: some values leave them alone."""
+    """What replaces an ablated value, in words. Position embeddings are the same in every example, and often stay."""
     ablation = recipe.ablation
     kept = "; position embeddings keep their values"
     if ablation.value != "mean":

@@ -82,12 +82,12 @@ class Lowering:
         return kept
 
     def check_places(self, sites: Iterable[Site]) -> None:
-        """Places are of the prompt or, for sites of the decoder's own tokens, of the answer."""
-        longest = self.recipe.task.longest_answer + 1  # what the decoder reads: the start and the answer so far
+        """Note a fault for places beyond the longest answer, if a site has its values at the answer's tokens."""
+        longest = self.recipe.task.longest_answer + 1  # the start token and the answer
         beyond = [place for place in self.recipe.places if place > longest]
         decoding = [site for site in sites if self.layout.sequence(site) != self.layout.prompt]
         if beyond and decoding:
-            text = f"{decoding[0]} has a value for each of the decoder's tokens, at most {longest}"
+            text = f"{decoding[0]} has a value for each token of the answer, at most {longest}"
             fault = (("places", self.recipe.places.index(beyond[0])), f"{text}: there is no place {beyond[0]}")
             if fault not in self.names.faults:
                 self.names.faults.append(fault)
