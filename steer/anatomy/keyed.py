@@ -1,4 +1,4 @@
-"""Names in a document, looked up in a model. Every fault is noted with its key; the loader finds its line and column."""
+"""Names in a document, looked up in a model. A fault is noted with its key; the loader finds its line and column."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class KeyedNames:
         return f"its direct sources are {', '.join(kinds) or 'none'}"
 
     def wanted(self, key: Key, found: Sequence[object]) -> None:
-        """Note a fault if nothing was named: `$role:any` without a head must not become an intervention that does nothing."""
+        """Note a fault if nothing was named: `$role:any` without a head must not become an edit of nothing."""
         if not found and not self.faults:
             self.fault(key, "no head of this checkpoint plays these roles")
 

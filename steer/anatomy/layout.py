@@ -1,4 +1,4 @@
-"""A model's layout: a table of blocks in the order of computation, from which every question about data flow is answered.
+"""A model's layout: a table of blocks in the order of computation. It answers every question about data flow.
 
 A block adds what it writes to a *stream*, the running sum of what was written before. It reads its own stream at some
 point, or the end of another stream. A stream belongs to a *sequence* of tokens. No architecture is known here: each

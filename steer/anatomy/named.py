@@ -1,4 +1,4 @@
-"""Types of keys that name parts of a model. Each type says what its texts name, so that a schema shows where names are."""
+"""Types of keys that name parts of a model. Each type says what its texts name, so a schema shows where names are."""
 
 from __future__ import annotations
 

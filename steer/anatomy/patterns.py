@@ -25,7 +25,7 @@ class Glob:
 
 @dataclass(frozen=True)
 class InRole:
-    """`$output`: the lead head of this role. `$output:all`: all its heads. `$output:any`: the same, but there may be none.
+    """`$output`: the lead head of this role. `$output:all`: all its heads. `$output:any`: all, if any.
 
     `$output:block`: every head of the block that the lead is in. A port may follow: `$output:all.k`.
     """

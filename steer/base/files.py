@@ -71,7 +71,7 @@ def is_there(name: Path | str) -> bool:
 
 
 def check_folder(path: Path) -> None:
-    """Raise unless this folder exists or can be made. For use before long work whose result goes there; makes nothing."""
+    """Raise unless this folder exists or can be made. Makes nothing: a check before long work that ends there."""
     there = path
     while not is_there(there) and there != there.parent:
         there = there.parent

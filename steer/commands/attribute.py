@@ -1,4 +1,4 @@
-"""`steer attribute`: who writes the answer."""
+"""`steer attribute`: which components write the answer."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def attribute(
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Logit attribution of every decoder component, or (--head) one component's page."""
+    """Logit attribution of every component that the logits read, or (--head) one component's page."""
     from steer.base.errors import SteerError
 
     if head is None:

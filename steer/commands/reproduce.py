@@ -17,8 +17,10 @@ def reproduce(
     checkpoint: CheckpointOption = DEFAULT,
     out: OutOption = None,
     device: DeviceOption = "cpu",
-    episodes: Annotated[int | None, typer.Option(min=10, help="The most for each recipe: a quick look.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Run again what is already known.")] = False,
+    episodes: Annotated[
+        int | None, typer.Option(min=10, help="At most this many for each recipe: a quick look.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Run again, even if results are saved.")] = False,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:

@@ -25,11 +25,11 @@ def run(
     device: DeviceOption = "cpu",
     dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Recipes at a time, in processes of their own.")] = 1,
-    force: Annotated[bool, typer.Option("--force", help="Run again what is already known.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Run again, even if the result is saved.")] = False,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Run recipes: print a table, write rows, metadata and the figure. What is already known is not run again."""
+    """Run recipes: print a table, write rows, metadata and figures. Saved results are not computed again."""
     from json import dumps
 
     from steer.commands.pictures import warn

@@ -3,7 +3,7 @@
 Edge attribution patching (Syed et al., 2023): the change that ablating a direct path makes at a port, times the
 gradient there of the answer's log-likelihood. LayerNorm and projection are exact here, only what comes after the port
 is linear. With integrated gradients (Hanna et al., 2024) the gradient is averaged along the way from mean embeddings to
-the real ones. Both say how much likelihood the answer would lose; the exact effect is measured by running it.
+the real ones. Both estimate how much likelihood the answer loses; the exact effect is measured by running the ablation.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _runs(lab: Lab, paths: Sequence[Path]) -> list[Run]:
 
 
 def _rounded(correlation: float) -> float | None:
-    """None where there is none: all effects may be the same."""
+    """Rounded; None if it is undefined because all effects are the same."""
     return round(correlation, 4) if np.isfinite(correlation) else None
 
 

@@ -49,7 +49,7 @@ class Exchange:
 def interchange(
     checkpoint: Checkpoint, episodes: Sequence[Example], seed: int = 0, engine: Engine | None = None
 ) -> list[Interchange]:
-    """For each variable and the sites that the circuit's roles say carry it: how often the predicted answer comes."""
+    """For each variable, and each set of sites that should carry it: how often the predicted answer is written."""
     names, engine, rows = checkpoint.names, engine or Engine(checkpoint.model), []
     shown = [episode for episode in episodes if checkpoint.task.chooses(episode)]
     for variable, places in checkpoint.task.carriers.items():

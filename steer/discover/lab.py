@@ -52,7 +52,7 @@ class Lab:
         self.targets = self._tokens(self.episodes)
         self.rivals = self._tokens([episode.answering(self.task.rivals(episode)) for episode in self.episodes])
         with torch.no_grad():
-            for batch in self.batches:  # in one pass, what many experiments will ask for
+            for batch in self.batches:  # one pass for the many experiments that follow
                 self.engine.hooks(batch, self.engine.order, keep=True)
 
     def _tokens(self, episodes: Sequence[Example]) -> list[Tensor]:
@@ -110,9 +110,9 @@ class Lab:
         return measure, [self.layout.write(node)]
 
     def choice(self, node: Node) -> Measured:
-        """What a node writes into the right token's logit over that of the token that was not chosen."""
+        """What a node writes into the right token's logit, minus what it writes into the rival token's."""
         share, reads = self.share(node)
-        if not any(map(self.task.chooses, self.episodes)):  # nothing is chosen here: over the mean alternative's
+        if not any(map(self.task.chooses, self.episodes)):  # no choice here: compare with the mean alternative
             return share, reads
         write_site = self.layout.written(node)
 

@@ -16,14 +16,14 @@ from steer.anatomy.nodes import Node
 from steer.discover.lab import Lab
 from steer.results.evidence import Completeness, Estimate, GroupedSpread, Kept, KeptAttention, SmallestSet, Spread
 
-KEEP = 0.92  # of the clean exact match; a little above what is reported, because a chosen set flatters itself
+KEEP = 0.92  # of the clean exact match; a little more than is reported, because the search overfits its episodes
 RANDOM = 20  # circuits of the same size drawn at random
 Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Pruned:
-    """The smallest set that was found, and what was left at each size on the way."""
+    """The smallest set that was found, and the accuracy at each size on the way."""
 
     curve: list[tuple[int, float]]  # heads kept, exact match on the search's episodes
     core: list[Node]
@@ -39,14 +39,16 @@ def prune(lab: Lab, keep: float = KEEP, tell: Tell = lambda text: None) -> Prune
         cheapest = sorted(heads, key=losses.__getitem__)
         taken = cheapest[:step]
         accuracy = _accuracy(lab, [*gone, *taken])
-        while accuracy < keep * clean and len(taken) > 1 and core == heads:  # too much at once: less, of the same order
+        while (
+            accuracy < keep * clean and len(taken) > 1 and core == heads
+        ):  # too many at once: try fewer, cheapest first
             taken = taken[: len(taken) // 2]
             accuracy = _accuracy(lab, [*gone, *taken])
         gone, heads = [*gone, *taken], [head for head in heads if head not in taken]
         curve.append((len(heads), accuracy))
         if accuracy >= keep * clean:
             core, step = list(heads), max(1, len(taken))
-        else:  # below: only the shape of the curve is left to draw
+        else:  # below the limit, only the curve is still of interest
             step = max(1, len(heads) // 6)
     return Pruned(curve, core)
 

@@ -63,7 +63,7 @@ def role_scores(lab: Lab) -> list[Score]:
 
 
 class Table:
-    """Who should look where in a batch, as arrays: one entry for each place that looks."""
+    """Which places of a batch should look where, as arrays: one entry for each place that looks."""
 
     def __init__(self, gazes: Sequence[Sequence[Gaze]], prompt: Tensor, pad: int) -> None:
         self.episodes = len(gazes)

@@ -26,9 +26,9 @@ from steer.results.evidence import Check, Evidence, HeadSet, Kept, KeptAttention
 from steer.tasks.task import Example
 
 EPISODES = 250  # of each kind
-ABLE = 0.1  # exact match: below it there is nothing of the task to be faithful to
+ABLE = 0.1  # exact match: below it the model does not do the task, and nothing is pruned
 MAJORITY = 0.5  # of the way from chance to always, for a head to play a role
-Tell = Callable[[float, str], None]  # how far, and a word on what is done
+Tell = Callable[[float, str], None]  # progress from 0 to 1, and what is being done
 
 
 @dataclass
@@ -50,7 +50,7 @@ class BestRoles:
         return self.best[node].role if node in self.best else None
 
     def keep_outputs(self, outputs: Sequence[Node], role: str) -> None:
-        """To look at the next token is not enough for an output head: it writes it, too."""
+        """Keep only those output heads that also write the token they look at."""
         self.best = {node: s for node, s in self.best.items() if s.role != role or node in outputs}
 
 
@@ -69,7 +69,9 @@ def discover(
     outputs = writing_heads([h for h in lab.layout.heads if roles.role(h) == output], shares, threshold)
     look_alikes = dict(roles.best)
     roles.keep_outputs(outputs, output)
-    writers = outputs or writing_heads(lab.layout.heads, shares, threshold)  # nobody looks: who writes, then
+    writers = outputs or writing_heads(
+        lab.layout.heads, shares, threshold
+    )  # without heads that look: all heads that write
     traces = [trace(choosing, head, threshold, shrinking_steps(tell, 0.05, 0.35), bool(outputs)) for head in writers]
     edges = [edge for found in traces for edge in found.edges]
     able = lab.mean(lab.clean(lab.exact(), 1)) >= ABLE
@@ -115,7 +117,7 @@ def verified(
 
 
 def shrinking_steps(tell: Tell, start: float, end: float) -> Callable[[str], None]:
-    """Progress where nobody knows how many steps there are: each takes a share of what is left."""
+    """Progress when the number of steps is unknown: each step takes a share of what is left."""
     left = [end - start]
 
     def step(text: str) -> None:
@@ -129,7 +131,7 @@ def verify(
     checkpoint: Checkpoint, circuit: Circuit, evidence: Evidence, episodes: Sequence[Example], engine: Engine,
     tell: Tell,
 ) -> Check:  # fmt: skip
-    """Is it right? On other episodes: what the circuit does alone, what gradients say, what interchanges do."""
+    """Check a circuit on other episodes: what it does alone, what gradients say, what interchanges do."""
     tell(0.7, "judging")
     lab = Lab(checkpoint, episodes, engine=engine)
     core = [lab.names.head(member.node) for member in circuit.members if member.core]
@@ -203,7 +205,7 @@ def block_of(node: Node, layout: Layout) -> str:
 def heads_in_role(
     roles: Iterable[str], members: list[Member], edges: list[Edge], written: dict[str, float]
 ) -> dict[str, tuple[str, ...]]:
-    """The heads of each role that matter: those that write by how much, then by effect, then by fit."""
+    """The heads of each role that matter, in order: by how much they write, then by effect, then by fit."""
     effect: dict[str, float] = {}
     for edge in edges:
         effect[edge.source] = max(edge.sufficiency.value, edge.necessity.value, effect.get(edge.source, 0.0))

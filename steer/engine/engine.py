@@ -31,7 +31,7 @@ class Engine:
         self._means: dict[tuple[Batch, ...], Means] = {}
 
     def batches(self, examples: Sequence[Any], size: int = BATCH) -> list[Batch]:
-        """Examples of like length together, so that little is padded. The same examples give the same batches."""
+        """Batches of examples of similar length, to save padding. The same examples give the same batches."""
         key = (tuple(examples), size)
         if key not in self._batches:
             self._batches[key] = self._make_batches(examples, size)
@@ -50,7 +50,7 @@ class Engine:
         return Reading(self.model, self.hooks(batch, map(self.steps.hook, sites), keep=True), sites)
 
     def hooks(self, batch: Batch, hooks: Iterable[str], keep: bool = False, known: Hooks | None = None) -> Values:
-        """A forward pass without edits, as far as the last hook that is wanted and not known from an earlier one."""
+        """The values of these hooks without edits. Only what neither `known` nor the store has is computed."""
         wanted, kept = self.sort(hooks), {**self.store.kept(batch), **(known or {})}
         missing = [hook for hook in wanted if hook not in kept]
         found: Values = {}
@@ -64,7 +64,7 @@ class Engine:
         return {hook: kept[hook] if hook in kept else found[hook] for hook in wanted}
 
     def _latest_start(self, first: str, stop: str | None, kept: Hooks) -> tuple[str, Mapping[str, str]]:
-        """The last step from which a pass can meet the hook with what is kept."""
+        """The last step at which a pass can start and still meet the hook, given the kept values."""
         for number in range(self.steps.names.index(self._step[first]), 0, -1):
             given = self.steps.given(self.steps.names[number], stop)
             if all(hook in kept for hook in given.values()):
@@ -77,12 +77,12 @@ class Engine:
 
     @cached_property
     def sequence(self) -> dict[str, str]:
-        """The sequence of tokens that each hook has its values at."""
+        """The sequence of tokens at which each hook has its values."""
         return {self.steps.hook(site): self.layout.sequence(site) for site in self.layout.sites}
 
     @cached_property
     def before_answers(self) -> set[str]:
-        """The hooks that are computed over the prompt alone: what is answered does not change them."""
+        """The hooks that are computed from the prompt alone: the answer does not change them."""
         layout = self.layout
         return {self.steps.hook(s) for s in layout.sites if layout.computed_over(s) != layout.answer}
 
@@ -121,7 +121,7 @@ class Engine:
         return {hook: (found[hook].detach(), g) for hook, g in zip(wanted, gradients, strict=True)}
 
     def take(self, one: Pass, worlds: Worlds, clean: Hooks) -> Reading:
-        """One pass with its edits; what it reads is kept in its world for the runs that come after it."""
+        """Run one pass with its edits. What it reads is kept for later runs that refer to it."""
         state = self.model.state(worlds.batch, {field: clean[hook] for field, hook in one.given})
         changes: dict[str, list[Change]] = {}
         for edit in one.edits:

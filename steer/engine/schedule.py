@@ -1,7 +1,7 @@
 """From a plan to passes: where each run starts and stops, and which values of other worlds it needs.
 
-A pass starts at the first site that it edits or reads, from what the clean run left there, and stops after the last
-one that it reads. Edits beyond that can change nothing that is read, and are left out. No torch here: `steer plan`
+A pass starts at the first site that it edits or reads, from the clean run's values there, and stops after the last one
+that it reads. Edits after that cannot change what is read, and are left out. No torch here: `steer plan`
 prints it.
 """
 
@@ -31,7 +31,7 @@ from steer.plan.plan import (
 
 @dataclass(frozen=True)
 class Pass:
-    """A run as the engine takes it: from a step up to, not including, another."""
+    """A run as the engine takes it: from one step up to, not including, another."""
 
     run: Run
     edits: tuple[Edit, ...]  # those that can change what is read; `Current` is clean where nothing reaches it
@@ -42,7 +42,7 @@ class Pass:
 
 @dataclass(frozen=True)
 class Need:
-    """A hook's value in a world: `mean` asks for its mean over the examples, not for the value."""
+    """A hook's value in a world or, with `mean`, its mean over the world's examples."""
 
     world: str
     hook: str
@@ -59,7 +59,7 @@ class Schedule:
 
     @cached_property
     def needs(self) -> frozenset[Need]:
-        """All that the passes draw on in worlds that are not edited, and what is read there."""
+        """Everything that passes use from runs without edits, and everything that is read in those runs."""
         records = {one.run.name for one in self.passes if one.run.is_record}
         found = {need for one in self.passes for need in _needs(one, self) if need.world not in records}
         read = {Need(run.input, self.steps.hook(s)) for run in self.plan.runs if not run.edits for s in run.reads}
@@ -93,7 +93,7 @@ def hook_order(layout: Layout, steps: Steps) -> tuple[str, ...]:
 
 
 def stop_after(layout: Layout, steps: Steps, hooks: Iterable[str]) -> str | None:
-    """The step before which a pass may end that must meet these hooks; None: at the end."""
+    """The step before which a pass that must meet these hooks may stop; None: it must run to the end."""
     step_of = {steps.hook(site): steps.step(site) for site in layout.sites}
     return _step(steps, max((steps.names.index(step_of[hook]) for hook in hooks), default=0) + 1)
 
@@ -113,7 +113,7 @@ def _pass(run: Run, layout: Layout, steps: Steps) -> Pass:
 
 
 def _settled(edit: Edit, edits: tuple[Edit, ...], layout: Layout) -> Edit:
-    """A stream that no edit of the pass reaches is the clean one, so that the pass may still start midway."""
+    """The edit on the clean run's stream, if no other edit reaches the stream: the pass can then start midway."""
     value = edit.value
     if not (isinstance(value, Rebuilt) and value.rest == Current()):
         return edit

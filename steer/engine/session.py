@@ -1,8 +1,8 @@
 """One plan over lists of examples, batch by batch: the only loop that runs plans.
 
-The clean run of every batch comes first: its sums over all batches give the means that ablations need. Then every
-batch goes through the plan's runs. What the clean run leaves is kept while it fits into the budget, also for other
-plans over the same examples, and computed again when it does not.
+The clean run of every batch comes first: ablations need means over all batches. Then every batch goes through the
+plan's runs. The clean run's values are kept while they fit into the budget, also for other plans over the same
+examples, and are computed again otherwise.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from steer.plan.plan import (
     values_within,
 )
 
-COUNT = ("episodes", "count")  # the key of a recipe that says how many there are
+COUNT = ("episodes", "count")  # the recipe's key for the number of examples
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Found:
-    """What one run gave on one batch: what it read, or the tokens that it wrote."""
+    """The output of one run on one batch: what it read, or the tokens that it wrote."""
 
     batch: Batch
     run: Run
@@ -102,7 +102,7 @@ class Session:
                     raise SteerError(f"{value} has {numbers.shape[-1]} features, {at} has {size}")
 
     def _clean_pass(self) -> None:
-        """The clean run of every batch: what is kept of it while it fits into the budget, then the means."""
+        """The clean run of every batch, kept as far as the budget allows; then the means."""
         averaged = self.schedule.of(CLEAN, mean=True)
         for batch in self.batches:
             self.engine.hooks(batch, {*self.schedule.of(CLEAN), *averaged}, keep=True)

@@ -42,7 +42,7 @@ Hooks = Mapping[str, Tensor]
 
 @dataclass
 class Worlds:
-    """All that the edits of a run draw on: other runs on the same batch by name, and the means of their examples."""
+    """Where the edits of a run take their values: other runs on the same batch by name, and means over examples."""
 
     model: Model
     batch: Batch
@@ -55,7 +55,7 @@ class Worlds:
     _chosen: dict[tuple[str, tuple[Spot, ...]], Tensor] = field(default_factory=dict)
 
     def change(self, edit: Edit) -> Callable[[Tensor, Hooks], Tensor]:
-        """What an edit does to the value of its hook, given what the pass has met before."""
+        """A function that applies an edit to the value of its hook, given what the pass has met before."""
 
         def change(value: Tensor, met: Hooks) -> Tensor:
             new = self.new(edit, value, met)

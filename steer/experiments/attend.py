@@ -1,4 +1,4 @@
-"""One head's attention on one episode, with the tokens it runs between."""
+"""One head's attention on one episode, and the tokens on both axes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from steer.tasks.task import Example
 
 
 def choose_episode(checkpoint: Checkpoint, number: int | None, prompt: str | None) -> Example:
-    """An example of the held-out split by its number, or one that was typed."""
+    """An example of the last split by its number, or one that the user typed."""
     if number is not None and prompt is not None:
         raise SteerError("give --episode or --prompt, not both")
     if prompt is not None:

@@ -1,8 +1,8 @@
 """One component's page: what it writes, what it looks at, what it would copy.
 
 Logit contribution overall, by output position and by token; attention accuracy by position; alignment of the OV circuit
-with the unembedding against a null of other rows. What a component does not have (an encoder head has no direct
-logit contribution, an MLP no attention) is left out and said so.
+with the unembedding against a null of other rows. What a component does not have (an MLP has no attention) is left out,
+with a note.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Page:
     rows: list[Row]
     alignment: Histogram | None = None
     left_out: list[str] = field(default_factory=list)
-    numbering: str = ""  # whose numbers heads have, if they were renumbered
+    numbering: str = ""  # whose numbering the heads have, if they were renumbered
 
 
 @torch.no_grad()
@@ -110,11 +110,9 @@ def _add_contribution(scoring: Scoring, batch: Batch, share: Tensor, tallies: di
 def _left_out(node: Node, layout: Layout) -> list[str]:
     notes = []
     if not layout.reaches_logits(node):
-        notes.append(
-            "no logit contribution: it writes into the encoder's stream, which the logits do not read directly"
-        )
+        notes.append("no logit contribution: it writes into a stream that the logits do not read directly")
     if not is_crossing(layout, node):
-        notes.append("no attention accuracy and no OV alignment: it does not attend from the decoder to the prompt")
+        notes.append("no attention accuracy and no OV alignment: it does not look from the answer at the prompt")
     if not node.is_head:
         notes.append("no attention pattern: it is not a head")
     return notes

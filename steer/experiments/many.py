@@ -45,7 +45,7 @@ class Outcome:
     pictures: list[Path] = field(default_factory=list)
     unchanged: bool = False
     faults: tuple[str, ...] = ()
-    undrawn: tuple[str, ...] = ()  # pictures that failed, and why; the numbers are there
+    undrawn: tuple[str, ...] = ()  # why pictures failed; the numbers are there
     traceback: str = ""  # of an internal error; with --debug, of any
 
     def to_json(self) -> Json:
@@ -58,7 +58,7 @@ class Outcome:
 
 
 def split_changes(words: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
-    """Recipes and `key=value` changes stand together on the command line."""
+    """The words of a command line as recipes and `key=value` changes."""
     changes = tuple(word for word in words if "=" in word and not is_there(word))
     names = [word for word in words if word not in changes]
     if not names:
@@ -87,7 +87,7 @@ def run_paths(paths: Sequence[Path], job: Job, jobs: int, advance: Advance) -> l
 
 
 def interrupted(done: int, total: int) -> KeyboardInterrupt:
-    """An interrupt that says what is kept, if anything is."""
+    """An interrupt with a message about the finished results, if there are any."""
     return KeyboardInterrupt(*[f"{done} of {total} results were finished and are kept"] * (done > 0))
 
 
@@ -107,7 +107,7 @@ def _side_by_side(paths: Sequence[Path], job: Job, jobs: int) -> Iterator[tuple[
 
 
 def run_and_send(path: Path, job: Job) -> Outcome:
-    """An outcome fit for the way between processes: tensors are on disk."""
+    """Run a recipe in a worker. Its tensors stay on disk and are not sent back."""
     outcome = run_one(path, job)
     if outcome.result is not None:
         outcome.result.tensors = {}  # `read_result` reads them back
@@ -155,7 +155,7 @@ def run_loaded(
     content = content or experiment.experiment_hash(loaded.recipe, checkpoint, loaded.folder)
     result = None if force else saved_result(folder, content)
     unchanged = result is not None
-    LOG.debug("%s: %s", folder, "known already" if unchanged else "to be computed")
+    LOG.debug("%s: %s", folder, "already known" if unchanged else "to be computed")
     if result is None:
         result = experiment.run_experiment(loaded, checkpoint, tell, engine, content)
     worded = reworded(result.provenance, loaded.recipe)
@@ -169,6 +169,6 @@ def run_loaded(
 
 
 def reworded(provenance: Provenance, recipe: Recipe) -> Provenance:
-    """The numbers may be known; the recipe's words and figures may have changed since."""
+    """Provenance with the recipe's present description and figures, which do not affect the numbers."""
     content = recipe.model_dump(mode="json")
     return replace(provenance, recipe=content, description=recipe.description, figures=recipe.figure)

@@ -1,6 +1,6 @@
-"""A recipe's walk, from the file to the result. This file only calls the stages in order.
+"""One recipe, from the file to the result. This file calls the stages in order.
 
-recipe -> plan (`lower`) -> runs (`engine`) -> values for each episode (`collect`, `measure`) -> rows (`results`)
+recipe -> plan (`recipe/lower`) -> runs (`engine/session`) -> sums (`measures/collect`) -> rows (`results`)
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def versions() -> dict[str, str]:
 
 
 def describe_ablation(recipe: Recipe, count: int) -> str:
-    """What stands in for an ablated value. Positions are the same in every example: some values leave them alone."""
+    """What replaces an ablated value, in words. Position embeddings are the same in every example, and often stay."""
     ablation = recipe.ablation
     kept = "; position embeddings keep their values"
     if ablation.value == "counterpart":

@@ -1,4 +1,4 @@
-"""Measures by name, a file each: what a recipe may say of it, what it reads, its sums and rows."""
+"""Measures by name, a file each: its keys in a recipe, what it reads, its sums and rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""logit-attribution: which part of the decoder writes the right token's logit.
+"""logit-attribution: how much of the right token's logit each component writes.
 
 The logit of a token is linear in what was written once the scale of every norm behind it is held at its clean value
 (on most models that is the final norm alone), so each component has its own share of it.
@@ -31,15 +31,17 @@ if TYPE_CHECKING:
     from steer.models.protocol import Batch, Model, Reading
     from steer.results.tally import Floats
 
-Alternatives = Sequence[tuple[int, ...]]  # for each example, the tokens that a logit is held against
+Alternatives = Sequence[tuple[int, ...]]  # for each example, the tokens that a logit is compared with
 CONSTANT = "constant"  # biases: of attention outputs, of the final LayerNorm, of the unembedding
 
 
 class AttributionMeasure(Measure):
-    """How much of the right token's logit (above the mean {token}'s) each decoder component writes."""
+    """How much of the right token's logit (above the mean {token}'s) each component writes."""
 
     name: Literal["logit-attribution"]
-    components: Annotated[Nodes, Field(description="decoder heads, MLPs, embeddings; globs allowed")] = ("dec*",)
+    components: Annotated[Nodes, Field(description="what the logits read: heads, MLPs, embeddings; globs allowed")] = (
+        "*",
+    )
     against: Annotated[
         Literal["answer", "wrong", "counterfactual"],
         Field(description="answer: above the mean alternative; else: above wrong answers, or the counterpart's answer"),
@@ -52,11 +54,13 @@ class AttributionMeasure(Measure):
         return Reads(tuple(attribution_sites(names.layout)), writes, rows_of(self.name, nodes, self.against))
 
     def _writers(self, names: KeyedNames, key: Key) -> list[Node]:
-        nodes = names.nodes(key, self.components)
-        for node in nodes:
-            if not names.layout.reaches_logits(node):
-                names.fault(key, f"{node}: only the decoder writes into the stream that the logits read", node)
-        return nodes
+        """The named nodes whose writes the logits read. A plain name must be one; a glob means those that are."""
+        named = names.nodes(key, self.components)
+        writers = [node for node in named if names.layout.reaches_logits(node)]
+        for node in named:
+            if node not in writers and (names.is_single(key, node) or not writers):
+                names.fault(key, f"{node} does not write into the stream that the logits read", node)
+        return writers
 
     def sums(self, setting: Setting) -> Sums:
         return Attribution(setting, self)
@@ -66,11 +70,12 @@ class Attribution(Counted):
     def __init__(self, setting: Setting, measure: AttributionMeasure) -> None:
         super().__init__(setting)
         self.measure = measure
-        self.components = [str(node) for text in measure.components for node in setting.names.nodes(text)]
         self.writers = [node for node in setting.model.layout.nodes if setting.model.layout.reaches_logits(node)]
         self.rivals = None if measure.against == "answer" else RivalTokens(setting, measure.against, measure.steps)
         if measure.steps == "first":
             self.positions = 1
+        named = [node for text in measure.components for node in setting.names.nodes(text)]
+        self.components = [str(node) for node in named if node in self.writers]
         self.clean: dict[int, dict[Site, Tensor]] = {}  # batch -> what the norms took their scale from in the clean run
 
     def add(self, batch: Batch, condition: str, values: Reading) -> None:

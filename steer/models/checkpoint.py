@@ -1,7 +1,7 @@
 """Checkpoints: a folder with `model.safetensors` (weights) and `checkpoint.json` (everything else).
 
-Nothing is pickled. Reading checks the vocabulary and the names and shapes of all tensors, and gathers every fault
-before it says no. Shipped checkpoints are found by name, others by path.
+Nothing is pickled. Reading checks the vocabulary and the names and shapes of all tensors, and reports every fault at
+once. Shipped checkpoints are found by name, others by path.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = [
     "save_checkpoint",
 ]  # fmt: skip
 WEIGHTS = "model.safetensors"
-SHOWN = 8  # faults of one kind spelled out before the rest are only counted
+SHOWN = 8  # names that a message lists; the rest are counted
 
 
 class Checkpoint:
@@ -80,7 +80,7 @@ class Checkpoint:
 
     @property
     def weights(self) -> Weights:
-        """Which weights these are, as results say it."""
+        """Which weights these are, for a result's provenance."""
         return Weights(self.name, self.record.weights_sha256, self.record.numbering)
 
     @property
@@ -99,7 +99,7 @@ class Checkpoint:
 def load_checkpoint(
     name: str, device: str = "cpu", dtype: torch.dtype = torch.float32, circuit: bool = True
 ) -> Checkpoint:
-    """The model and, unless it is not asked for, the circuit that is known of it."""
+    """A checkpoint by name or path and, with `circuit`, the circuit in its folder."""
     folder = locate(name)
     record = read_record(folder)
     path = folder / WEIGHTS
@@ -121,9 +121,9 @@ def load_checkpoint(
 
 
 def read_weights(path: Path, config: ModelConfig) -> bytes:
-    """The file's bytes, once its header names the tensors of such a model and its length fits them.
+    """The file's bytes, after its header and its length were compared with the tensors of such a model.
 
-    Nothing large is read or built before: what the model would have is asked of one without values.
+    Nothing large is read or built before that: the comparison is with a model without values.
     """
     with torch.device("meta"):
         expected = Transformer(config).state_dict()
@@ -139,7 +139,7 @@ def read_weights(path: Path, config: ModelConfig) -> bytes:
 
 
 def check_tensors(found: dict[str, Tensor], expected: dict[str, Tensor], place: str) -> None:
-    """Every tensor there, none more, each of its shape and kind, all finite; else one error with all that is wrong."""
+    """Check names, shapes, dtypes and finiteness of all tensors; report every mismatch in one error."""
     compare_tensors(describe_tensors(found), describe_tensors(expected), place)
     broken = sorted(name for name, tensor in found.items() if not tensor.isfinite().all())
     if broken:
@@ -147,7 +147,7 @@ def check_tensors(found: dict[str, Tensor], expected: dict[str, Tensor], place: 
 
 
 def compare_tensors(found: dict[str, str], expected: dict[str, str], place: str) -> None:
-    """Both are descriptions by name."""
+    """Raise unless the same tensors are in both. Each maps a name to a description (`float32[20, 16]`)."""
     missing, extra = sorted(expected.keys() - found.keys()), sorted(found.keys() - expected.keys())
     wrong = [
         f"{name} is {found[name]}, expected {expected[name]}"
@@ -161,7 +161,7 @@ def compare_tensors(found: dict[str, str], expected: dict[str, str], place: str)
 
 
 def save_checkpoint(folder: Path, model: Transformer, record: Record) -> None:
-    """Weights first, record last: until the record is replaced the old one still says what it said."""
+    """Weights first, record last: a crash in between leaves the old record in place."""
     data = weights_data(model)
     record = record.model_copy(update={"weights_sha256": weights_hash(data)})
     write_atomically(folder / WEIGHTS, data)

@@ -1,4 +1,4 @@
-"""Is the device there? Asked before any work starts."""
+"""Checks, before any work starts, that a device exists."""
 
 from __future__ import annotations
 

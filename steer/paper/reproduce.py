@@ -119,7 +119,7 @@ def _section(outcome: Outcome) -> Section:
 
 
 def fit(loaded: Loaded, checkpoint: Checkpoint, episodes: int | None = None) -> tuple[Loaded, tuple[str, ...]]:
-    """A recipe for this checkpoint, checked; and what is left out of it because no head plays the role."""
+    """The recipe fitted to this checkpoint and checked; and why parts of it were left out."""
     fitted, lost = without_missing_roles(loaded, checkpoint.names)
     changes: dict[str, Any] = {"checkpoint": checkpoint.name}
     if episodes is not None:
@@ -154,7 +154,7 @@ def without_missing_roles(loaded: Loaded, names: Names) -> tuple[Loaded, tuple[s
 
 
 def _measure(measure: Spec, there: Callable[[str], bool]) -> Spec | None:
-    """A measure of what is there; None without any."""
+    """The measure without names that the checkpoint lacks; None if nothing is left."""
     changes: dict[str, Any] = {}
     for key in named_keys(type(measure)):
         names = getattr(measure, key)

@@ -156,7 +156,7 @@ class Edit:
 
     @property
     def holds(self) -> bool:
-        """Is this a site that is frozen, rather than changed?"""
+        """Does the edit freeze its site at the clean value?"""
         return self.value == Of(CLEAN)
 
 
@@ -167,7 +167,7 @@ class Forced:
 
 @dataclass(frozen=True)
 class Greedy:
-    """The model's own tokens are fed back, at most so many, the edits made at every step."""
+    """The model's own tokens are fed back, `longest` at most. The edits are made at every step."""
 
     longest: int
 
@@ -188,13 +188,13 @@ class Run:
 
     @property
     def is_record(self) -> bool:
-        """May `Of` name it? A condition's name is its author's: it may be any, also that of a world."""
+        """Can `Of` refer to it? Not to runs with a condition: users choose their names, perhaps that of a world."""
         return self.condition is None and bool(self.edits)
 
 
 @dataclass(frozen=True)
 class Stage:
-    """Runs that need nothing of one another but values: sums over all examples are known when it ends."""
+    """Runs that use at most one another's values. When it ends, sums over all examples are known."""
 
     runs: tuple[Run, ...]
 
@@ -218,7 +218,7 @@ class Plan:
 
     @property
     def forwards(self) -> int:
-        """Forward passes for each batch of examples, but for those of greedy decoding."""
+        """Forward passes for each batch of examples, without those of greedy decoding."""
         return sum(isinstance(run.decoding, Forced) for run in self.runs)
 
 
@@ -236,7 +236,7 @@ def clean_plan(reads: Iterable[Site]) -> Plan:
 
 
 def values_within(value: Value) -> Iterator[Value]:
-    """A value and all values that it is made of."""
+    """A value, and every value that it contains."""
     yield value
     for part in parts_of(value):
         yield from values_within(part)
@@ -279,7 +279,7 @@ def written_greedily(run: Run, logits: Site, longest: int) -> Run:
 
 
 def runs_behind(plan: Plan, run: Run) -> list[Run]:
-    """The earlier runs whose records a run draws on, in order, and itself."""
+    """The earlier runs whose values a run uses, in order, and then the run itself."""
     by_name = {one.name: one for one in plan.runs if one.is_record}
     wanted, found = [run], []  # type: tuple[list[Run], list[Run]]
     while wanted:

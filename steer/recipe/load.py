@@ -46,7 +46,7 @@ class Loaded:
 
     @contextmanager
     def placing(self) -> Iterator[None]:
-        """Faults of a key that are found in this block are reported with the place where it stands."""
+        """Add line and column to the faults that are raised in this block."""
         try:
             yield
         except KeyedError as error:

@@ -134,7 +134,7 @@ class Lowering:
         return kept
 
     def check_places(self, sites: Iterable[Site]) -> None:
-        """Places are of the prompt or, for sites of the decoder's own tokens, of the answer."""
+        """Note a fault for places that the sites do not have, of the prompt or of the answer."""
         decoding = [site for site in sites if self.layout.sequence(site) != self.layout.prompt]
         for number, place in enumerate(self.recipe.places):
             text = self._strange_place(place, decoding)

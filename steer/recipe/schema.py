@@ -1,7 +1,7 @@
-"""What every recipe may say; each kind of experiment adds its own keys, in `kinds/`.
+"""The keys of every recipe; each kind of experiment adds its own, in `kinds/`.
 
-Unknown keys are refused, every choice is spelled out, and no value names Python code. What is the task's to say (which
-examples, variables and labels there are) is a plain word here; `recipe_schema` makes the schema of one task of it.
+Unknown keys are refused, every choice is spelled out, and no value names Python code. Keys whose choices depend on the
+task (examples, variables, labels) are plain texts here; `recipe_schema` fills in the choices of one task.
 Whether the names in a recipe exist in a given model is checked later, by `lower`.
 """
 
@@ -34,7 +34,7 @@ BEFORE = "before"  # the clean run of kinds that change the answer
 
 
 class TaskFile(Strict):
-    """A file of prompts that a recipe brings; its name alone will do."""
+    """A file of prompts that a recipe brings. In a recipe its name alone is enough."""
 
     file: Annotated[str, Field(min_length=1, description="JSONL, JSON, CSV or Parquet, relative to the recipe")]
     format: Annotated[FormatName, Field(description="whose columns they are")] = "steer"
@@ -96,7 +96,7 @@ Spots: TypeAlias = Annotated[
 ]
 
 
-# A recipe holds the task itself; in a file stands where it is from. Which one it is says `recipe_schema`.
+# A recipe object holds the task itself; its file says where the task comes from.
 TaskField: TypeAlias = Annotated[
     Task,
     PlainValidator(lambda given: given),
@@ -107,11 +107,11 @@ TaskField: TypeAlias = Annotated[
 
 
 class Recipe(Strict):
-    """What every recipe may say. A kind is one file with a class like this: its keys, and the runs that it means."""
+    """The keys of every recipe. A kind is one file with a subclass: its own keys, and the runs that they stand for."""
 
     clean_condition: ClassVar[str] = "clean"  # what the clean run is called
     clean_end: ClassVar[End] = ""  # whether it is an end of a scale
-    ablates: ClassVar[bool] = True  # does `ablation` say something?
+    ablates: ClassVar[bool] = True  # does it use `ablation`?
     predicts: ClassVar[bool] = False  # does the task know the answer under the intervention?
     goes_from_site_to_site: ClassVar[bool] = False  # a number for each: is there a heatmap?
     place_words: ClassVar[tuple[str, ...]] = ()  # what `places` may say beside numbers, `last` and spans

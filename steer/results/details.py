@@ -1,4 +1,4 @@
-"""What figures need beyond rows: patterns, clouds of points, histograms and answers to be read."""
+"""What figures need beyond rows: attention patterns, scatter plots, histograms and sample answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Numbers: TypeAlias = tuple[float, ...]
 
 @dataclass(frozen=True)
 class Pattern:
-    """A head's attention on one example, with the tokens that it runs between."""
+    """A head's attention on one example, and the tokens on both axes."""
 
     __pydantic_config__ = CLOSED
 
@@ -63,7 +63,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Histogram:
-    """Inner products of what a head copies from a token with the token's own unembedding row and with the others."""
+    """Inner products of what a head copies from a token with the token's own unembedding row, and with other rows."""
 
     __pydantic_config__ = CLOSED
 

@@ -1,7 +1,7 @@
-"""Results and circuits of format 1, as plain data in and plain data of format 2 out.
+"""From format 1 to format 2, for results and circuits: plain data in, plain data out.
 
-In format 1 a row's meaning was in its words: "all" for all positions, the names of the ends of a scale, the names of
-measures that are not percentages. Nothing else in the package knows them.
+In format 1 words carried meaning: "all" for all positions, the names of the ends of a scale, the names of measures
+that are not percentages. Nothing else in the package knows these words.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def test_names_are_checked_against_the_model_all_at_once(recipe_file):
             r"nothing that 'enc-self-\*\.\*' matches feeds enc-self-0.3.k directly",
         ),
         (("enc-self-*.*", "dec-self-0.1"), "dec-self-0.1 does not feed dec-cross-1.3.k directly"),
-        (("heads: dec-cross-1.3", "heads: enc-self-1.3"), "measured on dec-cross heads"),
+        (("heads: dec-cross-1.3", "heads: enc-self-1.3"), "measured on heads that look from the answer"),
         (("heads: dec-cross-1.3", "heads: []"), "heads"),
         (("sources: enc-self-*.*", "sources: []"), "sources"),
         (("freeze: dec-cross-1.3.q", "freeze: dec-cross-1.3.k"), "frozen and edited"),

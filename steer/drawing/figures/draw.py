@@ -59,13 +59,13 @@ def are_drawn(result: Result, folder: Path) -> bool:
 
 
 def draw_result(result: Result, folder: Path) -> list[Path]:
-    """Draw and write them all."""
+    """Draw and write all figures of a result."""
     with theme():
         return [save_figure(draw(part), folder, name) for name, (draw, part) in planned(result).items()]
 
 
 def draw_each(result: Result, folder: Path) -> tuple[list[Path], tuple[str, ...]]:
-    """Draw those that can be drawn; and why others cannot. A picture that fails must not lose the numbers."""
+    """Draw what can be drawn: the pictures, and why others failed. A failed picture must not lose the numbers."""
     drawn, failed = [], []
     with theme():
         for name, (draw, part) in planned(result).items():
@@ -76,7 +76,7 @@ def draw_each(result: Result, folder: Path) -> tuple[list[Path], tuple[str, ...]
 
 
 def attempt(draw: Callable[[], T], name: str) -> tuple[T | None, str]:
-    """What was drawn, or why nothing was. A file that cannot be written is an error as everywhere."""
+    """What was drawn, or why drawing failed. A file that cannot be written is an error, as everywhere."""
     try:
         return draw(), ""
     except SteerError:

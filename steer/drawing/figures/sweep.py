@@ -19,7 +19,7 @@ from steer.results.rows import Row, overall
 
 
 class Series:
-    """What is compared within a condition: measures, heads and what they are compared with, as far as they differ."""
+    """The bars or lines of a figure, named by what differs between them: measure, head, `against`, decoding."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self.rows = rows
@@ -43,7 +43,7 @@ class Series:
 
 
 def _several(pairs: Iterable[tuple[str, str]]) -> set[str]:
-    """The measures that come with more than one of these."""
+    """The measures that are paired with more than one other thing."""
     counts = Counter(measure for measure, _ in set(pairs))
     return {measure for measure, count in counts.items() if count > 1}
 

@@ -1,4 +1,4 @@
-"""The kinds of experiments by name, a file each: what a recipe of this kind may say, and the runs that it means."""
+"""The kinds of experiments by name, a file each: its keys in a recipe, and the runs that they stand for."""
 
 from __future__ import annotations
 

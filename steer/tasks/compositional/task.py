@@ -1,4 +1,4 @@
-"""The task as the rest of the package sees it. This file only says which function answers which question."""
+"""The task as the rest of the package sees it. This file only connects the methods of a task to their functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The task that a file of prompts is: text cut into tokens by one model's tokenizer, then a task like any other.
+"""A file of prompts as a task: its texts are cut into tokens by one model's tokenizer.
 
 Variables are the names of the counterparts, labels are spans with a value, alternatives are the wrong answers. The same
 file bound to another tokenizer is another task; the file itself knows no model.
@@ -62,7 +62,7 @@ class Bound:
 
 
 class Prompts(TaskOf[Prompt, Lines]):
-    """The lines of a file. Without a file it is only a name: a model that was trained on no task of ours."""
+    """The task of a file's lines. Without a file it is the task of models that were trained on none of ours."""
 
     name = "prompts"
     tokens = ()
