@@ -170,7 +170,7 @@ def experiment_hash(recipe: Recipe, subject: Subject) -> str:
     settings = {"dtype": str(subject.model.like.dtype), "roles": roles, "numbers": RESULT_REVISION}
     if recipe.task.fingerprint:
         settings["task"] = recipe.task.fingerprint
-    return content_hash(question, subject.weights.sha256, __version__, settings)
+    return content_hash(question, subject.weights.identity, __version__, settings)
 
 
 def _in_order(parts: list[tuple[list[int], Tensor]], count: int) -> Tensor:
