@@ -25,6 +25,7 @@ from steer.plan.plan import (
     Rebuilt,
     Resampled,
     Run,
+    Turned,
     Value,
     Zero,
 )  # fmt: skip
@@ -116,10 +117,12 @@ def _pass(run: Run, layout: Layout, steps: Steps) -> Pass:
 def _settled(edit: Edit, edits: tuple[Edit, ...], layout: Layout) -> Edit:
     """A stream that no edit of the pass reaches is the clean one, so that the pass may still start midway."""
     value = edit.value
-    if not (isinstance(value, Rebuilt) and value.rest == Current()):
-        return edit
     moved = touched(layout, [e.site for e in edits if not e.holds], [e.site for e in edits if e.holds])
-    return edit if layout.stream(edit.site) in moved else replace(edit, value=replace(value, rest=Of(CLEAN)))
+    if isinstance(value, Turned) and before_rotation(edit.site) not in moved:
+        return replace(edit, value=replace(value, value=Of(CLEAN)))
+    if isinstance(value, Rebuilt) and value.rest == Current() and layout.stream(edit.site) not in moved:
+        return replace(edit, value=replace(value, rest=Of(CLEAN)))
+    return edit
 
 
 def _needs(one: Pass, schedule: Schedule) -> Iterator[Need]:
@@ -139,6 +142,8 @@ def value_needs(value: Value, site: Site, layout: Layout, steps: Steps) -> Itera
             yield Need(CLEAN, steps.hook(site))
         case Exchanged(inner, _):
             yield from value_needs(inner, site, layout, steps)
+        case Turned(inner, _):
+            yield from value_needs(inner, before_rotation(site), layout, steps)
         case Rebuilt(rest, changes):
             yield from _rest_needs(rest, site, layout, steps)
             for node, change in changes:
@@ -160,11 +165,17 @@ def _rest_needs(rest: Value, site: Site, layout: Layout, steps: Steps) -> Iterat
 
 def built_on(edit: Edit, layout: Layout) -> tuple[Site, ...]:
     """What an edit must have met in its own pass: the stream that it changes, or what every source of it wrote."""
+    if isinstance(edit.value, Turned) and edit.value.value == Current():
+        return (before_rotation(edit.site),)
     if not (isinstance(edit.value, Rebuilt) and edit.value.rest == Current()):
         return ()
     if layout.is_sum(edit.site):
         return (layout.stream(edit.site),)
     return tuple(layout.write(node) for node in layout.sources(edit.site))
+
+
+def before_rotation(port: Site) -> Site:
+    return Site(port.node, f"{port.port}-pre")
 
 
 def base(rest: Value) -> Value:

@@ -7,8 +7,9 @@ writes and what a port reads is the model's to say; nothing here knows nnsight.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 import torch
@@ -16,9 +17,10 @@ from torch import Tensor
 
 from steer.anatomy.nodes import Node, Site
 from steer.engine.ablation import resample
-from steer.engine.schedule import base
-from steer.models.protocol import Batch, Model, head_axis, token_axis
-from steer.plan.plan import CLEAN, Current, Edit, Exchanged, Mean, Of, Rebuilt, Resampled, Value, Zero
+from steer.engine.schedule import base, before_rotation
+from steer.models.protocol import Batch, Model, Rotating, head_axis, token_axis
+from steer.plan.plan import CLEAN, Current, Edit, Exchanged, Mean, Of, Rebuilt, Resampled, Turned, Value, Zero
+from steer.tasks.task import PROMPT
 
 Hooks = Mapping[str, Tensor]
 
@@ -30,7 +32,7 @@ class Worlds:
     model: Model
     batch: Batch
     runs: dict[str, Hooks]  # run -> hook -> value
-    means: Callable[[str, str, str], Tensor]  # (world, hook, over) -> 1, length, …
+    means: Callable[[str, str, str, int], Tensor]  # (world, hook, over, length) -> 1, length, …
     _streams: dict[tuple[Value, Site], Tensor] = field(default_factory=dict)  # the same for all runs of a sweep
     _whole: dict[tuple[Value, str], Tensor] = field(default_factory=dict)
 
@@ -49,6 +51,11 @@ class Worlds:
         if isinstance(edit.value, Rebuilt):
             part = self.model.read(site, self.stream(edit.value, site, met), self.batch)
             return put_head(value, part, site) if site.node.is_head else part.expand_as(value)
+        if isinstance(edit.value, Turned):
+            return put_head(value, self._turned(edit.value, site, met), site)
+        if isinstance(edit.value, Exchanged) and edit.value.value == Current():
+            new = self._exchange(value, edit.value, site)
+            return put_head(value, new.select(head_axis(site), site.node.head or 0), site)
         new = self.whole(edit.value, site).expand_as(value)
         return put_head(value, new.select(head_axis(site), site.node.head or 0), site) if site.node.is_head else new
 
@@ -58,8 +65,8 @@ class Worlds:
         match value:
             case Of(run):
                 return self.runs[run][hook]
-            case Exchanged(inner, (first, second)):
-                return swap_rows(self.whole(inner, site), first - 1, second - 1)
+            case Exchanged(inner):
+                return self._exchange(self.whole(inner, site), value, site)
             case Mean() | Zero() | Resampled():
                 if (value, hook) not in self._whole:
                     self._whole[value, hook] = self._ablated(value, hook, site)
@@ -76,7 +83,23 @@ class Worlds:
             case Resampled(seed):
                 return resample(self.runs[CLEAN][hook], real, np.random.default_rng((seed, self.batch.number)))
             case Mean(over, world):
-                return self.means(world, hook, over)[:, : real.shape[1]].to(like.dtype)
+                return self.means(world, hook, over, real.shape[1]).to(like.dtype)
+
+    def _exchange(self, value: Tensor, wanted: Exchanged, site: Site) -> Tensor:
+        return swap_rows(value, *self._columns(wanted.places), 3 if wanted.keys else token_axis(site))
+
+    def _columns(self, places: tuple[int, int]) -> tuple[list[int], list[int]]:
+        """In which column of each example two places of the prompt (from 1) are."""
+        rows = range(len(self.batch.rows))
+        first, second = (self.batch.columns(PROMPT, rows, [place - 1] * len(rows)) for place in places)
+        return first, second
+
+    def _turned(self, value: Turned, site: Site, met: Hooks) -> Tensor:
+        """One head's query or key, from what it is before rotation."""
+        before = before_rotation(site)
+        whole = met[self.model.steps.hook(before)] if value.value == Current() else self.whole(value.value, before)
+        one = whole.select(head_axis(before), before.node.head or 0)
+        return cast(Rotating, self.model).turned(site, one, self.batch, self._columns(value.places))
 
     def write(self, node: Node, value: Value) -> Tensor:
         """What a node adds to its stream."""
@@ -127,8 +150,9 @@ def at_places(value: Tensor, new: Tensor, edit: Edit) -> Tensor:
     return value.clone().index_copy_(axis, where, new.index_select(axis, where))
 
 
-def swap_rows(value: Tensor, first: int, second: int) -> Tensor:
-    """Two positions of every example exchanged: B T D."""
-    changed = value.clone()
-    changed[:, first], changed[:, second] = value[:, second], value[:, first]
-    return changed
+def swap_rows(value: Tensor, first: Sequence[int], second: Sequence[int], axis: int = 1) -> Tensor:
+    """Two columns of every example, each in its own place, exchanged along an axis."""
+    changed, given = value.clone().movedim(axis, 1), value.movedim(axis, 1)
+    rows = list(range(len(value)))
+    changed[rows, list(first)], changed[rows, list(second)] = given[rows, list(second)], given[rows, list(first)]
+    return changed.movedim(1, axis)

@@ -47,6 +47,7 @@ def _run(loaded: Loaded, subject: Subject, tell: Tell, engine: Engine) -> Result
     subject = subject.about(recipe.task) if recipe.task.source else subject
     lowered = loaded.lower(subject.names)
     inputs = examples_of(recipe, subject)
+    subject.examine(inputs.examples)
     warnings = place_warnings(lowered.plan, engine.batches(inputs.examples), engine.layout)
     asked = any(measure.against != "answer" for measure in recipe.measures)
     predicted = recipe.counterfactual(inputs.examples) if asked else ()
@@ -75,6 +76,7 @@ def examples_of(recipe: Recipe, subject: Subject) -> Inputs:
     with keyed("episodes"):
         episodes = subject.task.examples(recipe.episodes, subject.data_seed, recipe.changed_variable)
         check_lengths(episodes, subject)
+    recipe.check_examples(episodes)
     others = recipe.counterparts(episodes)
     check_counterparts(episodes, others)
     return Inputs(episodes, others, reference_episodes(recipe, subject))

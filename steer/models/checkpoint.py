@@ -61,6 +61,9 @@ class Checkpoint:
     def about(self, task: Task) -> Checkpoint:
         return Checkpoint(self.transformer, self.record, self.name, self.circuit, task)
 
+    def examine(self, examples: Sequence[Example]) -> None:
+        """Its steps are its forward pass: there is nothing to compare."""
+
     @cached_property
     def names(self) -> Names:
         return make_names(self.record, self.circuit, Path(self.name))

@@ -105,6 +105,14 @@ class Model(Protocol):
     def constant(self, port: Site) -> Tensor: ...  # biases in the stream that a port reads: nobody's write
 
 
+class Rotating(Protocol):
+    """Models that rotate queries and keys by their positions."""
+
+    def turned(self, port: Site, before: Tensor, batch: Batch, exchanged: tuple[list[int], list[int]]) -> Tensor:
+        """One head's query or key, from what it is before rotation, two columns having each other's position."""
+        ...
+
+
 def head_axis(site: Site) -> int:
     return 1 if site.port in BETWEEN_TOKENS else 2
 

@@ -69,13 +69,28 @@ class Resampled:
 
 @dataclass(frozen=True)
 class Exchanged:
-    """A value with two places of the sequence exchanged (counted from 1)."""
+    """A value with two places of the prompt exchanged (counted from 1)."""
+
+    value: Value
+    places: tuple[int, int]
+    keys: bool = False  # between tokens: as they are looked at; else as they look
+
+    def __str__(self) -> str:
+        return f"{self.value}, places {self.places[0]} and {self.places[1]} exchanged" + " as keys" * self.keys
+
+
+@dataclass(frozen=True)
+class Turned:
+    """A rotated query or key, had two places of the prompt (counted from 1) each other's position.
+
+    `value` is what it is before rotation.
+    """
 
     value: Value
     places: tuple[int, int]
 
     def __str__(self) -> str:
-        return f"{self.value}, places {self.places[0]} and {self.places[1]} exchanged"
+        return f"{self.value}, rotated with places {self.places[0]} and {self.places[1]} exchanged"
 
 
 @dataclass(frozen=True)
@@ -95,7 +110,7 @@ class Rebuilt:
 
 
 Ablated: TypeAlias = Mean | Zero | Resampled  # what may stand in for a value that is ablated
-Value: TypeAlias = Current | Of | Mean | Zero | Resampled | Exchanged | Rebuilt
+Value: TypeAlias = Current | Of | Mean | Zero | Resampled | Exchanged | Turned | Rebuilt
 
 
 @dataclass(frozen=True)
@@ -187,7 +202,7 @@ def make_plan(clean: Run, runs: Iterable[Run]) -> Plan:
 def values_within(value: Value) -> Iterator[Value]:
     """A value and all values that it is made of."""
     yield value
-    if isinstance(value, Exchanged):
+    if isinstance(value, Exchanged | Turned):
         yield from values_within(value.value)
     elif isinstance(value, Rebuilt):
         yield from values_within(value.rest)

@@ -126,6 +126,9 @@ class Recipe(Strict):
         """The condition that figures show, where they show one alone."""
         return ""
 
+    def check_examples(self, examples: Sequence[Example]) -> None:
+        """Raise if the experiment cannot be done on one of them."""
+
     def counterparts(self, examples: Sequence[Example]) -> list[Example]:
         """The examples that runs take values from (`Of("counterpart")`), if there are such runs."""
         return []

@@ -6,7 +6,7 @@ of a batch do not see one another, nothing sees padding, a decoder does not see 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -17,9 +17,9 @@ from steer.anatomy.nodes import Node, Site
 from steer.models.huggingface import fold
 from steer.models.huggingface.findings import Finding, Worst
 from steer.models.huggingface.model import HuggingFaceModel
-from steer.models.huggingface.parts import IDENTITIES, TOLERANCE, Identity
+from steer.models.huggingface.parts import BATCH_TOLERANCE, IDENTITIES, TOLERANCE, Identity
 from steer.models.huggingface.passes import met_on
-from steer.models.huggingface.referee import own_forward
+from steer.models.huggingface.referee import own_forward, parts_of
 from steer.models.huggingface.steps import path_of
 from steer.models.protocol import Batch, Reading
 from steer.tasks.task import ANSWER, Example
@@ -27,22 +27,32 @@ from steer.tasks.task import ANSWER, Example
 MORE = 3  # columns of padding that are put behind a batch
 
 
-def tolerance_of(model: HuggingFaceModel) -> float:
-    return TOLERANCE[str(model.like.dtype).removeprefix("torch.")]
+def tolerance_of(model: HuggingFaceModel, table: Mapping[str, float] = TOLERANCE) -> float:
+    return table[str(model.like.dtype).removeprefix("torch.")]
 
 
 def forward(model: HuggingFaceModel, batch: Batch) -> Finding:
     """Every step against the model's own forward pass; the place is the first step that parts."""
-    wanted, found = own_forward(model, batch), met_on(model, batch)
-    worst = Worst(tolerance_of(model))
-    for hook in found:
-        if hook in wanted:
-            value, own = found[hook], wanted[hook]
-            between = hook.endswith(".pattern")
-            value = value.transpose(1, 2) if between else value.flatten(2)
-            own = own.transpose(1, 2) if between else own
-            worst.see(_step(model, hook), value, own, batch.real[_sequence(model, hook)])
+    found, worst = met_on(model, batch), Worst(tolerance_of(model))
+    parts = [(rows, part, own_forward(model, part)) for rows, part in parts_of(model, batch)]
+    for hook in (hook for hook in found if hook in parts[0][2]):
+        sequence = _sequence(model, hook)
+        for rows, part, wanted in parts:
+            value, own = _by_query(hook, found[hook][rows]), _by_query(hook, wanted[hook])
+            keys = _real_keys(model, hook, batch, rows) if part is not batch and hook.endswith(".pattern") else None
+            value = value[batch.real[sequence][rows]]
+            worst.see(_step(model, hook), value if keys is None else value[:, :, keys], own[part.real[sequence]])
     return worst.finding("forward", "every step is the model's own forward pass")
+
+
+def _by_query(hook: str, value: Tensor) -> Tensor:
+    """B T …: the heads of a pattern stand behind its queries, those of other values side by side."""
+    return value.transpose(1, 2) if hook.endswith(".pattern") else value.flatten(2)
+
+
+def _real_keys(model: HuggingFaceModel, hook: str, batch: Batch, rows: list[int]) -> Tensor:
+    head = next(node for node in model.layout.heads if model.steps.hook(Site(node, "pattern")) == hook)
+    return batch.real[model.layout.looks_at(head)][rows[0]]
 
 
 def _step(model: HuggingFaceModel, hook: str) -> str:
@@ -125,6 +135,20 @@ def _readout(model: HuggingFaceModel, batch: Batch, values: Reading, worst: Wors
     worst.see("logits", logits, values[model.layout.logits], batch.real[model.layout.answer])
 
 
+def shares(model: HuggingFaceModel, batch: Batch) -> Finding:
+    """What each node writes along a token's direction, every norm frozen: together the logit, before it is capped."""
+    layout, readout, values = model.layout, model.readout, Reading(model, met_on(model, batch))
+    token = len(readout.rows) // 2
+    directions = model.directions(values, readout.rows[token].expand_as(values[layout.streams[-1].read_as]))
+    writers = [node for node in layout.nodes if layout.reaches_logits(node)]
+    written = [(values[layout.written(node)] * directions.of[node]).sum(-1) for node in writers]
+    whole = sum(written, start=directions.constant + readout.bias[token])
+    worst = Worst(tolerance_of(model))
+    real = batch.real[layout.answer]
+    worst.see("logits", model.module.capped(whole), values[layout.logits][..., token], real)
+    return worst.finding("shares", "the nodes' shares sum to the logit")
+
+
 Holds = Callable[[HuggingFaceModel, Batch, Reading, Worst], None]
 HOLDS: dict[Identity, Holds] = {
     "streams": _streams, "ports": _ports, "heads": _heads, "patterns": _patterns, "readout": _readout,
@@ -132,12 +156,15 @@ HOLDS: dict[Identity, Holds] = {
 
 
 def alone(model: HuggingFaceModel, examples: Sequence[Example]) -> Finding:
-    """Each example by itself, without padding, and in a batch with all others."""
+    """Each example by itself, without padding, and in a batch with the others."""
     together = logits_at_steps(model, model.encode(examples, list(range(len(examples)))))
-    worst = Worst(tolerance_of(model))
+    worst = Worst(tolerance_of(model, BATCH_TOLERANCE))
     for row in range(len(examples)):
-        single = logits_at_steps(model, model.encode(examples, [row]))
-        worst.see(f"example {row}", together[row : row + 1, : single.shape[1]], single)
+        batch = model.encode(examples, [row])
+        if not all(bool(real.all()) for real in batch.real.values()):
+            worst.fail(f"example {row}: a token of its own is taken for padding")
+        single = logits_at_steps(model, batch)
+        worst.see(f"example {row}", together[row, : single.shape[1]], single[0])
     return worst.finding("single", "a batch gives what each example gives by itself")
 
 
@@ -146,7 +173,7 @@ def padded(model: HuggingFaceModel, examples: Sequence[Example]) -> Finding:
     batch = model.encode(examples, list(range(len(examples))))
     tokens = {name: pad(ids, (0, MORE), value=model.pad) for name, ids in batch.tokens.items()}
     real = {name: pad(mask, (0, MORE), value=False) for name, mask in batch.real.items()}
-    worst = Worst(tolerance_of(model))
+    worst = Worst(tolerance_of(model, BATCH_TOLERANCE))
     wider = logits_at_steps(model, replace(batch, tokens=tokens, real=real))
     worst.see(f"{MORE} columns more", wider, logits_at_steps(model, batch), _steps_that_count(model, batch))
     return worst.finding("padded", "padding changes nothing")
@@ -154,10 +181,10 @@ def padded(model: HuggingFaceModel, examples: Sequence[Example]) -> Finding:
 
 def mates(model: HuggingFaceModel, examples: Sequence[Example]) -> Finding:
     """The same example beside another one, and beside itself."""
-    worst = Worst(tolerance_of(model))
+    worst = Worst(tolerance_of(model, BATCH_TOLERANCE))
     for row in range(len(examples)):
         beside, twice = (
-            logits_at_steps(model, model.encode(examples, [row, other])) for other in (row - 1 % len(examples), row)
+            logits_at_steps(model, model.encode(examples, [row, other])) for other in ((row + 1) % len(examples), row)
         )
         steps = min(beside.shape[1], twice.shape[1])
         real = _steps_that_count(model, model.encode(examples, [row]))[0][:steps]
@@ -186,4 +213,6 @@ def causal(model: HuggingFaceModel, batch: Batch) -> Iterator[Finding]:
     worst.see(f"{answer}", after, before, earlier)
     yield worst.finding("causal", "a later token changes no earlier logits")
     moved = (after - before).gather(1, last[..., None].expand(-1, -1, after.shape[-1])).abs().amax((1, 2)).min().item()
-    yield Finding("heard", "another token changes the logits behind it", moved, 0.0, answer, is_effect=True, of=len(ids))
+    yield Finding(
+        "heard", "another token changes the logits behind it", moved, 0.0, answer, is_effect=True, of=len(ids)
+    )

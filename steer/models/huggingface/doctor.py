@@ -36,13 +36,15 @@ class Report:
 @torch.no_grad()
 def examine(model: HuggingFaceModel, examples: Sequence[Example] = (), name: str = "") -> Report:
     """Every check."""
-    return _report(model, name, _all(model, examples or made_up(model)))
+    return _report(model, name, findings(model, examples or made_up(model)))
 
 
-def _all(model: HuggingFaceModel, examples: Sequence[Example]) -> Iterator[Finding]:
+def findings(model: HuggingFaceModel, examples: Sequence[Example]) -> Iterator[Finding]:
+    """The cheap ones first."""
     batch = model.encode(examples, list(range(len(examples))))
     yield from _quick(model, examples)
     yield from checks.identities(model, batch)
+    yield checks.shares(model, batch)
     yield checks.padded(model, examples)
     yield checks.mates(model, examples)
     yield edits.own_values(model, batch)

@@ -31,20 +31,32 @@ def own_values(model: HuggingFaceModel, batch: Batch) -> Finding:
 
 def other_values(model: HuggingFaceModel, batch: Batch) -> Iterator[Finding]:
     """One head's value (or a whole one) changed at each hook: what moves is what the layout says."""
-    clean = met_on(model, batch)
+    clean, carried = met_on(model, batch), carried_sites(model)
     least, silent, leaks, lost = float("inf"), "", "", ""
     sites = edited_sites(model)
     for site in sites:
-        found = met_on(model, batch, {model.steps.hook(site): lambda value, site=site: disturbed(value, site)})  # type: ignore[misc]
-        moved, due = _moved(model, clean, found), touched(model.layout, [site])
+        change = {model.steps.hook(site): lambda value, site=site: disturbed(value, site)}  # type: ignore[misc]
+        found = met_on(model, batch, change, model.steps.step(site), clean)
+        moved, due = _moved(carried, clean, found), touched(model.layout, [site])
         leaks = leaks or next((f"{site} -> {other}" for other in moved if other not in due), "")
-        lost = lost or next((f"{site} -> {other}" for other in due if other not in moved and other.port != "out"), "")
+        lost = lost or next((f"{site} -> {other}" for other in due if other not in moved), "")
         if model.layout.logits in due:
             effect = (found["logits"] - clean["logits"]).abs().max().item()
             least, silent = min((least, silent), (effect, str(site)))
     yield Finding("effect", "another value changes the logits", least, 0.0, silent, is_effect=True, of=len(sites))
-    yield Finding("arrives", "an edit changes all that is computed from it", float(bool(lost)), 0.0, lost, of=len(sites))
+    yield Finding(
+        "arrives", "an edit changes all that is computed from it", float(bool(lost)), 0.0, lost, of=len(sites)
+    )
     yield Finding("nowhere else", "an edit changes nothing else", float(bool(leaks)), 0.0, leaks, of=len(sites))
+
+
+def carried_sites(model: HuggingFaceModel) -> dict[str, list[Site]]:
+    """The sites that each hook holds the values of."""
+    found: dict[str, list[Site]] = {}
+    for site in model.layout.sites:
+        if site.port != "out":
+            found.setdefault(model.steps.hook(site), []).append(site)
+    return found
 
 
 def edited_sites(model: HuggingFaceModel) -> list[Site]:
@@ -79,19 +91,16 @@ def disturbed(value: Tensor, site: Site) -> Tensor:
     return whole
 
 
-def _moved(model: HuggingFaceModel, clean: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> set[Site]:
-    """The sites whose values are not the clean ones."""
+def _moved(carried: Mapping[str, list[Site]], clean: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> set[Site]:
+    """The sites whose values are not the clean ones. (A pass that starts midway has not touched what comes before.)"""
     moved: set[Site] = set()
-    by_hook: dict[str, list[Site]] = {}
-    for site in model.layout.sites:
-        if site.port != "out":
-            by_hook.setdefault(model.steps.hook(site), []).append(site)
-    for hook, sites in by_hook.items():
+    for hook, sites in carried.items():
+        if hook not in found:
+            continue
         apart = found[hook] != clean[hook]
         if not sites[0].node.is_head:
             moved |= set(sites) if bool(apart.any()) else set()
             continue
-        axis = head_axis(sites[0])
-        heads = apart.transpose(0, axis).flatten(1).any(1).tolist()
+        heads = apart.transpose(0, head_axis(sites[0])).flatten(1).any(1).tolist()
         moved |= {site for site in sites if heads[site.node.head or 0]}
     return moved | {Site(site.node, "out") for site in moved if site.port == "z"}

@@ -56,7 +56,9 @@ def _two(frame: Frame, layout: Layout, bare: Batch, prompts: list[list[int]], fe
     }
     steps = len(opening) - 1 + torch.arange(bare.target.shape[1]).expand(len(prompts), -1)
     places = {PROMPT: _prompt_places(frame, prompts), ANSWER: steps}
-    return replace(bare, tokens={k: v[0] for k, v in made.items()}, real={k: v[1] for k, v in made.items()}, places=places)
+    return replace(
+        bare, tokens={k: v[0] for k, v in made.items()}, real={k: v[1] for k, v in made.items()}, places=places
+    )
 
 
 def _one(frame: Frame, layout: Layout, bare: Batch, prompts: list[list[int]], fed: list[list[int]]) -> Batch:

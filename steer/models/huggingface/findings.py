@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 
@@ -40,6 +39,10 @@ class Worst:
         if gap > self.tolerance and not self.first:
             self.first = place
 
+    def fail(self, place: str) -> None:
+        """Something is wrong that has no size."""
+        self.largest, self.first = math.inf, self.first or place
+
     def finding(self, check: str, words: str) -> Finding:
         return Finding(check, words, self.largest, self.tolerance, self.first or self.place, of=self.count)
 
@@ -52,7 +55,3 @@ def difference(found: Tensor, wanted: Tensor, real: Tensor | None = None) -> flo
     gap = (one - two).abs().max().item() if one.numel() else 0.0
     spread = two.std(unbiased=False).item() if two.numel() else 1.0
     return math.inf if math.isnan(gap) else gap / (spread if spread > 0 else 1.0)
-
-
-def is_same(found: Tensor, wanted: Tensor) -> bool:
-    return torch.equal(found, wanted)

@@ -107,7 +107,7 @@ def padding(row: Row, config: Mapping[str, Any], place: str) -> tuple[int, int, 
 
 
 def is_parallel(row: Row, config: Mapping[str, Any]) -> bool:
-    """Does the MLP read what the attention beside it reads? Where a config does not say, the family's default counts."""
+    """Does the MLP read what the attention beside it reads? It does, where a config of such a family says nothing."""
     return bool(row.parallel) and bool(config.get(row.parallel, True))
 
 

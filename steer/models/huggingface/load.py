@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +18,13 @@ from steer.models.huggingface.encoding import Frame
 from steer.models.huggingface.family import tokenizer_of
 from steer.models.huggingface.layout import layout_of, padding, row_of
 from steer.models.huggingface.model import HuggingFaceModel, wire
-from steer.models.huggingface.place import INSTALL, Place, read_config, weight_files
+from steer.models.huggingface.place import CONFIG, INSTALL, Place, read_config, weight_files
 from steer.models.huggingface.subject import HuggingFaceSubject
 from steer.models.vocabulary import Vocabulary
 from steer.results.provenance import Weights
 from steer.tasks import TASKS
 
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "source.spm", "target.spm", "spiece.model", "vocab.json")
 SHOWN = 6  # tensors that are named before the rest are counted
 # What older files hold beside the weights: masks and angles that the model makes itself.
 MADE = re.compile(r".*(attn|attention)\.(masked_)?bias|.*rotary_emb\.inv_freq|.*position_ids|.*embed_positions\.weight")
@@ -45,10 +45,14 @@ def load_model(place: Place, device: str, dtype: str) -> HuggingFaceModel:
     tokenizer = tokenizer_of(place)
     network = _network(place, row.classes[0], dtype)
     if layout_of(network.config.to_dict(), place.name) != layout:
-        raise CheckpointError(f"{place.name}: config.json leaves sizes open that transformers fills in: write them down")
+        raise CheckpointError(
+            f"{place.name}: config.json leaves sizes open that transformers fills in: write them down"
+        )
     rows = network.get_input_embeddings().num_embeddings
     if rows != tokenizer.size:
-        raise CheckpointError(f"{place.name}: {rows:,} token embeddings; config.json says vocab_size {tokenizer.size:,}")
+        raise CheckpointError(
+            f"{place.name}: {rows:,} token embeddings; config.json says vocab_size {tokenizer.size:,}"
+        )
     before, after = tokenizer.around
     frame = Frame(Vocabulary(tokenizer.names, *padding(row, config, place.name)), before, after)
     LOG.debug("%s: %s, %s on %s", place.name, row.classes[0], dtype, device)
@@ -77,7 +81,9 @@ def check_tensors(name: str, told: dict[str, Any]) -> None:
     """What transformers only warns of is a fault here: it would go on with random numbers."""
     missing = sorted(told.get("missing_keys", ()))
     surplus = sorted(key for key in told.get("unexpected_keys", ()) if not MADE.fullmatch(key))
-    wrong = sorted(f"{key} is {list(found)}, expected {list(due)}" for key, found, due in told.get("mismatched_keys", ()))
+    wrong = sorted(
+        f"{key} is {list(found)}, expected {list(due)}" for key, found, due in told.get("mismatched_keys", ())
+    )
     kinds = (("missing tensors", missing), ("unexpected tensors", surplus), ("wrong tensors", wrong))
     faults = [f"{name}: {len(tensors)} {kind}: {_some(tensors)}" for kind, tensors in kinds if tensors]
     if faults:
@@ -114,12 +120,17 @@ def _quiet(transformers: Any) -> Iterator[None]:
 
 
 def weights_of(place: Place, files: Iterable[Path]) -> Weights:
-    """Which weights these are: the commit of the Hub, or the SHA-256 of a folder's files in the order of their names."""
+    """Which weights these are: the commit of the Hub, or the SHA-256 of a folder's files in the order of names."""
     if place.commit:
         return Weights(place.name, commit=place.commit)
+    beside = (place.path(file) for file in (CONFIG, *TOKENIZER_FILES))
+    return Weights(place.name, _digest(files), config=_digest(path for path in beside if path is not None))
+
+
+def _digest(files: Iterable[Path]) -> str:
     digest = hashlib.sha256()
     for path in files:
         with path.open("rb") as file:
             while part := file.read(1 << 22):
                 digest.update(part)
-    return Weights(place.name, digest.hexdigest())
+    return digest.hexdigest()

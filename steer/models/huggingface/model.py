@@ -109,7 +109,17 @@ class HuggingFaceModel:
         value = self._project(port, self._norm(port)(stream))
         if port.port == "v" or not self._heads(port.node).rotary:
             return value
-        return rotate(value, self.module.angles(batch.real[self.layout.sequence(port)]))
+        return rotate(value, self._angles(port, batch))
+
+    def turned(self, port: Site, before: Tensor, batch: Batch, exchanged: tuple[list[int], list[int]]) -> Tensor:
+        (first, second), rows = exchanged, list(range(len(before)))
+        cos, sin = (turn.expand(len(before), -1, -1).clone() for turn in self._angles(port, batch))
+        for turn in (cos, sin):
+            turn[rows, first], turn[rows, second] = turn[rows, second], turn[rows, first]
+        return rotate(before, (cos, sin))
+
+    def _angles(self, port: Site, batch: Batch) -> tuple[Tensor, Tensor]:
+        return self.module.angles(batch.real[self.layout.sequence(port)])
 
     def _project(self, port: Site, normed: Tensor) -> Tensor:
         """One head's q, k or v of a normed stream, before it is rotated."""

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from steer.models.huggingface.blocks import Hook
 from steer.models.huggingface.model import HuggingFaceModel
 from steer.models.protocol import Batch
 
@@ -31,10 +30,11 @@ def met_on(
 
         return hook
 
-    given = {} if start is None else {field: (clean or {})[hook] for field, hook in model.steps.given(start, None).items()}
+    given = (
+        {} if start is None else {field: (clean or {})[hook] for field, hook in model.steps.given(start, None).items()}
+    )
     with ExitStack() as open_hooks:
-        for name, module in model.module.named_modules():
-            if isinstance(module, Hook):
-                open_hooks.callback(module.register_forward_hook(watch(name)).remove)
+        for name, module in model.module.hooks.items():
+            open_hooks.callback(module.register_forward_hook(watch(name)).remove)
         model.module.run(model.state(batch, given), start)
     return met

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -32,8 +33,25 @@ def inputs_of(model: HuggingFaceModel, batch: Batch) -> dict[str, Any]:
     return given | {"decoder_input_ids": ids, "decoder_attention_mask": mask}
 
 
+def parts_of(model: HuggingFaceModel, batch: Batch) -> Iterator[tuple[list[int], Batch]]:
+    """A batch as it is; in float64 row by row and without padding, with the numbers of its rows.
+
+    The models' own masks hold the least float64, which their float32 softmax takes for minus infinity: a row of padding
+    that may look nowhere becomes NaN, and real tokens with it.
+    """
+    if model.like.dtype != torch.float64:
+        yield list(range(len(batch.rows))), batch
+        return
+    for row in range(len(batch.rows)):
+        own = {name: real[row] for name, real in batch.real.items()}
+        tokens = {name: ids[row : row + 1, own[name]] for name, ids in batch.tokens.items()}
+        real = {name: torch.ones_like(ids, dtype=torch.bool) for name, ids in tokens.items()}
+        yield [row], replace(batch, rows=[row], tokens=tokens, real=real, places={})
+
+
 @torch.no_grad()
 def own_forward(model: HuggingFaceModel, batch: Batch) -> Met:
+    """What the model's own forward pass meets, and its logits, all heads' values side by side."""
     met: Met = {}
     with watching(model, met):
         out = model.module.model(**inputs_of(model, batch), use_cache=False, output_attentions=True)

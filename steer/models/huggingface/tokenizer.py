@@ -139,9 +139,7 @@ class ModelTokenizer:
             pieces = self.cutter.cut(prompt + blank + text)
             if len(pieces) > len(before) and [piece.token for piece in pieces[: len(before)]] == before:
                 start = len(prompt + blank)
-                return [
-                    Piece(p.token, max(p.start - start, 0), max(p.end - start, 0)) for p in pieces[len(before) :]
-                ]
+                return [Piece(p.token, max(p.start - start, 0), max(p.end - start, 0)) for p in pieces[len(before) :]]
         raise PromptError(
             f"answer: {text!r:.40} and the end of the prompt, {prompt[-12:]!r}, become one token; a blank between them "
             "belongs to the answer"
@@ -198,10 +196,10 @@ def _slow(place: Place) -> Cutter:
         raise CheckpointError(INSTALL) from error
     given = {"revision": place.commit} if place.repository else {"local_files_only": True}
     try:
-        made = AutoTokenizer.from_pretrained(
-            place.repository or str(place.folder), trust_remote_code=False, **given
-        )  # type: ignore[no-untyped-call]
+        made = AutoTokenizer.from_pretrained(place.repository or str(place.folder), trust_remote_code=False, **given)  # type: ignore[no-untyped-call]
     except Exception as error:  # ImportError of what it is read by, OSError, ValueError, and more
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise CheckpointError(f"{place.name}: holds no tokenizer that can be read: no {FILE} ({reason[:160]})") from error
+        raise CheckpointError(
+            f"{place.name}: holds no tokenizer that can be read: no {FILE} ({reason[:160]})"
+        ) from error
     return SlowCutter(made)

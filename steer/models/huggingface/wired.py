@@ -7,7 +7,7 @@ was, to be compared with (see `referee`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -109,6 +109,10 @@ class Wired(nn.Module):
 
     def forward(self, state: State) -> Tensor:
         return self.run(state).logits
+
+    @cached_property
+    def hooks(self) -> dict[str, Hook]:
+        return {name: module for name, module in self.named_modules() if isinstance(module, Hook)}
 
     def run(self, state: State, start: str | None = None, stop: str | None = None) -> State:
         """Take the steps from `start` up to, not including, `stop`. The state is changed and given back."""
