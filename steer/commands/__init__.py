@@ -21,6 +21,7 @@ from steer.commands.attend import attend
 from steer.commands.attribute import attribute
 from steer.commands.cp import cp
 from steer.commands.discover import discover
+from steer.commands.doctor import doctor
 from steer.commands.draw import draw
 from steer.commands.episodes import episodes
 from steer.commands.eval import evaluate
@@ -134,6 +135,7 @@ for command in (
     attend,
     discover,
     ask,
+    doctor,
     ls,
     cp,
     migrate,

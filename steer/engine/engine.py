@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from steer.anatomy.nodes import Site
+from steer.base.memory import MEMORY
 from steer.engine.ablation import Means
 from steer.engine.backends.local import Change, Local, PassError
 from steer.engine.schedule import Pass, built_on, hook_order, stop_after
@@ -18,7 +19,6 @@ from steer.engine.values import Worlds
 from steer.models.protocol import Batch, Model, Reading
 
 LARGEST = 250  # examples of a batch: more make nothing faster
-MEMORY = 4 << 30  # bytes; a fixed number, so that the same recipe is cut into the same batches everywhere
 Hooks = Mapping[str, Tensor]
 
 

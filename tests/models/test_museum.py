@@ -68,10 +68,13 @@ def left_padding(model, monkeypatch):
         (name,) = batch.tokens
         shift = (~batch.real[name]).sum(1)
         order = (torch.arange(batch.tokens[name].shape[1]) - shift[:, None]) % batch.tokens[name].shape[1]
-        turned = {
-            key: {name: part[name].gather(1, order)} for key, part in (("tokens", batch.tokens), ("real", batch.real))
-        }
-        return replace(batch, **turned, places={k: v + shift[:, None] for k, v in batch.places.items()})
+        tokens, real = ({name: part[name].gather(1, order)} for part in (batch.tokens, batch.real))
+        return replace(
+            batch,
+            tokens=tokens,
+            real=real,
+            places={k: (v + shift[:, None]).clamp(max=order.shape[1] - 1) for k, v in batch.places.items()},
+        )
 
     monkeypatch.setattr(encoding, "encode", encode)
 
@@ -85,9 +88,12 @@ def hooks_that_do_nothing(model, monkeypatch):
     """What is written to the stream's hook is not what the norm reads."""
     for block in attentions(model):
         real = block.at
-        block.at = lambda name, value, real=real: (
-            (real(name, value), value)[1] if name == "resid" else real(name, value)
-        )
+
+        def at(name: str, value: Tensor, real=real) -> Tensor:
+            met = real(name, value)
+            return value if name == "resid" else met
+
+        block.at = at
 
 
 def keys_repeated_not_interleaved(model, monkeypatch):
@@ -238,7 +244,7 @@ def attention(family: str, **changes: Any) -> Any:
     return decoder(family, self_attention=replace(ROWS[family].decoder.self_attention, **changes))
 
 
-PLANTED: dict[str, tuple[str, Plant, set[str]]] = {  # bug -> family, how it is planted, checks any of which may catch it
+PLANTED: dict[str, tuple[str, Plant, set[str]]] = {  # bug -> family, plant, the checks that may catch it
     "T5's decoder has no causal mask": ("t5", no_causal_mask, {"forward"}),
     "T5's decoder has the encoder's buckets": ("t5", encoder_buckets_in_the_decoder, {"forward"}),
     "left padding without position ids": ("gpt2", left_padding_without_positions, {"forward"}),
@@ -303,12 +309,12 @@ def test_a_wrong_row_is_caught(bug: str, monkeypatch: pytest.MonkeyPatch):
     assert caught.check == "forward"
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_no_good_model_is_refused(family: str, dtype: str):
-    report = examine(wire(random_model(family, dtype=getattr(torch, dtype))))
+def test_no_good_model_is_refused(family: str):
+    report = examine(wire(random_model(family)))
     assert report.ok, report.failed
     assert len(report.findings) == 16
+    check_quickly(wire(random_model(family, dtype=torch.float32)), (), family)
 
 
 def test_padding_in_front_is_no_bug_where_positions_count_real_tokens(monkeypatch: pytest.MonkeyPatch):
@@ -323,4 +329,4 @@ def test_a_refusal_names_the_size_and_the_first_step_that_parts(monkeypatch: pyt
     object.__setattr__(one.heads, "cap", 1.0)
     with pytest.raises(CheckpointError, match=r"mine: refused.*first at dec\.1\.self_attn\.attend") as refusal:
         check_quickly(model, (), "mine")
-    assert "1e-06 is allowed" in str(refusal.value)
+    assert "1e-05 is allowed" in str(refusal.value)

@@ -204,7 +204,7 @@ def causal(model: HuggingFaceModel, batch: Batch) -> Iterator[Finding]:
     """Another last token: earlier logits stay, its own change."""
     answer = model.layout.answer
     ids, real = batch.tokens[answer], batch.real[answer]
-    last = real.sum(1, keepdim=True) - 1
+    last = (real * torch.arange(ids.shape[1], device=ids.device)).amax(1, keepdim=True)
     other = ids.scatter(1, last, (ids.gather(1, last) + 1) % len(model.readout.rows))
     before = met_on(model, batch)["logits"]
     after = met_on(model, replace(batch, tokens={**batch.tokens, answer: other}))["logits"]

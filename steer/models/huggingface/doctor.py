@@ -23,6 +23,7 @@ class Report:
     name: str
     dtype: str
     findings: tuple[Finding, ...]
+    notes: tuple[str, ...] = ()  # what could not be checked
 
     @property
     def ok(self) -> bool:
