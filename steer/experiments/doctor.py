@@ -36,9 +36,8 @@ def examine_model(checkpoint: str, task: Path | None, device: str, dtype: str) -
     if shown:
         ordered = sorted(shown, key=lambda example: len(example.prompt) + len(example.answer))
         more = examine(model, [ordered[-1], ordered[0]], checkpoint).findings
-        report = replace(
-            report, findings=(*report.findings, *(replace(f, words=f"{f.words} (your prompts)") for f in more))
-        )
+        own = (replace(finding, words=f"{finding.words} (your prompts)") for finding in more)
+        report = replace(report, findings=(*report.findings, *own))
     found = same_tokens(place, tokenizer, texts)
     return replace(report, findings=(*report.findings, *([found] if found else ())), notes=notes_of(model, bool(shown)))
 

@@ -114,8 +114,8 @@ def cases(family: str) -> dict[str, tuple[dict, dict[str, Condition]]]:
             {NOTHING: bare, "set ablated": by_hand.silenced(p.nodes)},
         ),
         "compare": (
-            {"kind": "compare", "conditions": [{"name": n, "ablate": p.nodes[i]} for i, n in enumerate(("one", "two"))]},
-            {"clean": bare, "one": by_hand.silenced(p.nodes[:1]), "two": by_hand.silenced(p.nodes[1:2])},
+            {"kind": "compare", "conditions": [{"name": p.nodes[n], "ablate": p.nodes[n]} for n in (0, 1)]},
+            {"clean": bare} | {node: by_hand.silenced([node]) for node in p.nodes[:2]},
         ),
     }  # fmt: skip
 

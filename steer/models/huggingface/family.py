@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING
 
 from steer.anatomy.names import Names
@@ -26,6 +27,14 @@ class HuggingFaceFamily:
 
     def tokenizer(self, place: str) -> ModelTokenizer:
         return tokenizer_of(resolve(place))
+
+    def short_name(self, place: str) -> str:
+        """For folders of results: a name, and the commit or a sign of the folder that it is in."""
+        found = resolve(place)
+        if found.commit:
+            return f"{place.replace('/', '_').partition('@')[0]}-{found.commit[:8]}"
+        folder = found.folder.resolve()
+        return f"{folder.name}-{hashlib.sha256(str(folder).encode()).hexdigest()[:8]}"
 
     def load(self, place: str, device: str, dtype: str) -> HuggingFaceSubject:
         from steer.models.huggingface.load import load_subject
