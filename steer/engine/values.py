@@ -20,7 +20,6 @@ from steer.engine.ablation import resample
 from steer.engine.schedule import base, before_rotation
 from steer.models.protocol import Batch, Model, Rotating, head_axis, token_axis
 from steer.plan.plan import CLEAN, Current, Edit, Exchanged, Mean, Of, Rebuilt, Resampled, Turned, Value, Zero
-from steer.tasks.task import PROMPT
 
 Hooks = Mapping[str, Tensor]
 
@@ -90,8 +89,7 @@ class Worlds:
 
     def _columns(self, places: tuple[int, int]) -> tuple[list[int], list[int]]:
         """In which column of each example two places of the prompt (from 1) are."""
-        rows = range(len(self.batch.rows))
-        first, second = (self.batch.columns(PROMPT, rows, [place - 1] * len(rows)) for place in places)
+        first, second = (self.batch.in_prompt(place - 1) for place in places)
         return first, second
 
     def _turned(self, value: Turned, site: Site, met: Hooks) -> Tensor:

@@ -44,8 +44,7 @@ def examine_model(checkpoint: str, task: Path | None, device: str, dtype: str) -
 
 def notes_of(model: HuggingFaceModel, own_prompts: bool) -> tuple[str, ...]:
     """What these checks cannot have seen."""
-    windows = {block.heads.window for block in model.module.modules() if hasattr(block, "heads")}
-    long = sorted(window for window in windows if window is not None and window > LONGEST_WINDOW)
+    long = sorted(window for window in model.module.windows if window > LONGEST_WINDOW)
     if long and not own_prompts:
         return (f"windows of {long[0]:,} tokens are longer than the made-up texts: give prompts that long with --task",)
     return ()

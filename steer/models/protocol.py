@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from steer.anatomy.layout import Layout
 from steer.anatomy.nodes import BETWEEN_TOKENS, Node, Site
 from steer.models.steps import Steps
+from steer.tasks.task import PROMPT
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +49,11 @@ class Batch:
         """The columns of some places of the task's sequence, each in a row of this batch."""
         there = self.places.get(sequence)
         return list(places) if there is None else there[list(rows), list(places)].tolist()
+
+    def in_prompt(self, place: int) -> list[int]:
+        """In which column of each row a place of the prompt is."""
+        rows = range(len(self.rows))
+        return self.columns(PROMPT, rows, [place] * len(rows))
 
 
 def _numbered(columns: Tensor) -> Tensor:

@@ -86,8 +86,7 @@ def made_up(model: HuggingFaceModel) -> list[Example]:
     words, dice = model.frame.vocabulary, random.Random(0)
     framing = {words.pad, words.start, words.end, *model.frame.before, *model.frame.after}
     known = [token for number, token in enumerate(words.tokens) if number not in framing]
-    windows = [block.heads.window or 0 for block in model.module.modules() if hasattr(block, "heads")]
-    more = max((window for window in windows if window <= LONGEST_WINDOW), default=0)
+    more = max((window for window in model.module.windows if window <= LONGEST_WINDOW), default=0)
     room = model.max_length - len(model.frame.before) - len(model.frame.after) - max(ANSWERS) - 1
     lengths = [max(1, min(length + more, room)) for length in PROMPTS]
     return [

@@ -35,7 +35,7 @@ def other_values(model: HuggingFaceModel, batch: Batch) -> Iterator[Finding]:
     least, silent, leaks, lost = float("inf"), "", "", ""
     sites = edited_sites(model)
     for site in sites:
-        change = {model.steps.hook(site): lambda value, site=site: disturbed(value, site)}  # type: ignore[misc]
+        change = {model.steps.hook(site): lambda value, site=site: disturbed(value, site)}
         found = met_on(model, batch, change, model.steps.step(site), clean)
         moved, due = _moved(carried, clean, found), touched(model.layout, [site])
         leaks = leaks or next((f"{site} -> {other}" for other in moved if other not in due), "")

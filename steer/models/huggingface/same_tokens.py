@@ -30,6 +30,6 @@ def _theirs(place: Place) -> Any:
     from transformers import AutoTokenizer
 
     try:
-        return AutoTokenizer.from_pretrained(str(place.folder), trust_remote_code=False, local_files_only=True)  # type: ignore[no-untyped-call]
+        return AutoTokenizer.from_pretrained(str(place.folder), trust_remote_code=False, local_files_only=True)
     except Exception:  # a bare `tokenizer.json` says enough here, and not enough for transformers
         return None

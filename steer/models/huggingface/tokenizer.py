@@ -196,7 +196,7 @@ def _slow(place: Place) -> Cutter:
         raise CheckpointError(INSTALL) from error
     given = {"revision": place.commit} if place.repository else {"local_files_only": True}
     try:
-        made = AutoTokenizer.from_pretrained(place.repository or str(place.folder), trust_remote_code=False, **given)  # type: ignore[no-untyped-call]
+        made = AutoTokenizer.from_pretrained(place.repository or str(place.folder), trust_remote_code=False, **given)
     except Exception as error:  # ImportError of what it is read by, OSError, ValueError, and more
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise CheckpointError(

@@ -110,6 +110,12 @@ class Wired(nn.Module):
     def forward(self, state: State) -> Tensor:
         return self.run(state).logits
 
+    @property
+    def windows(self) -> set[int]:
+        """How far back tokens may look, where that is limited."""
+        found = [block.heads.window for block in self.modules() if isinstance(block, AttentionBlock)]
+        return {window for window in found if window is not None}
+
     @cached_property
     def hooks(self) -> dict[str, Hook]:
         return {name: module for name, module in self.named_modules() if isinstance(module, Hook)}
