@@ -1,4 +1,4 @@
-"""Texts cut into tokens: blanks that belong to the word behind them, answers behind prompts, characters of each piece."""
+"""Texts cut into tokens: blanks that belong to the word behind them, answers behind prompts, characters of pieces."""
 
 from __future__ import annotations
 
@@ -79,15 +79,12 @@ def test_marians_own_tokenizer_cuts_answers_in_its_own_way(tmp_path: Path):
     for name, texts in (("source", TEXTS), ("target", [text[::-1] for text in TEXTS])):
         (tmp_path / f"{name}.txt").write_text("\n".join(texts))
         spm.SentencePieceTrainer.train(
-            input=str(tmp_path / f"{name}.txt"), model_prefix=str(tmp_path / name), vocab_size=40, hard_vocab_limit=False,
-            minloglevel=2,
+            input=str(tmp_path / f"{name}.txt"), model_prefix=str(tmp_path / name), vocab_size=40,
+            hard_vocab_limit=False, minloglevel=2,
         )  # fmt: skip
         (tmp_path / f"{name}.model").rename(tmp_path / f"{name}.spm")
-    pieces = [
-        line.split("\t")[0]
-        for name in ("source", "target")
-        for line in (tmp_path / f"{name}.vocab").open().read().splitlines()
-    ]
+    listed = [(tmp_path / f"{name}.vocab").read_text().splitlines() for name in ("source", "target")]
+    pieces = [line.split("\t")[0] for lines in listed for line in lines]
     names = list(dict.fromkeys(["</s>", "<unk>", *pieces, "<pad>"]))
     (tmp_path / "vocab.json").write_text(json.dumps({name: number for number, name in enumerate(names)}))
     model = random_model("marian", dtype=torch.float32)
