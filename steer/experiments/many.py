@@ -139,7 +139,7 @@ def _run(path: Path, job: Job, tell: Callable[[float], None]) -> Outcome:
     check_device(job.device)
     with loaded.placing(), keyed("checkpoint"):
         checkpoint = load_subject(loaded.recipe.checkpoint, job.device, job.dtype)
-    folder = job.out / f"{loaded.name}-{experiment_hash(loaded.recipe, checkpoint)[:8]}"
+    folder = job.out / f"{loaded.name}-{experiment_hash(loaded.recipe, checkpoint, job.memory)[:8]}"
     engine = Engine(checkpoint.model, job.memory // 4, job.memory)
     return run_loaded(loaded, checkpoint, folder, job.force, tell, engine)
 
@@ -152,7 +152,7 @@ def run_loaded(
     from steer.drawing.figures.draw import are_drawn, draw_each, pictures
     from steer.experiments import one as experiment
 
-    content = experiment.experiment_hash(loaded.recipe, checkpoint)
+    content = experiment.experiment_hash(loaded.recipe, checkpoint, engine.memory if engine else MEMORY)
     result = None if force else saved_result(folder, content)
     unchanged = result is not None
     LOG.debug("%s: %s", folder, "known already" if unchanged else "to be computed")

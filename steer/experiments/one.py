@@ -6,6 +6,7 @@ recipe -> plan (`lower`) -> runs (`engine`) -> values for each episode (`collect
 from __future__ import annotations
 
 import platform
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from steer.anatomy.layout import Layout
 from steer.base.errors import KeyedError, SteerError, keyed
+from steer.base.memory import MEMORY
 from steer.base.version import __version__
 from steer.engine.engine import Engine
 from steer.engine.session import Inputs, Session
@@ -152,7 +154,8 @@ def describe(loaded: Loaded, subject: Subject, plan: Plan, inputs: Inputs) -> Pr
 
 
 def versions() -> dict[str, str]:
-    packages = {name: installed(name) for name in ("torch", "nnsight", "numpy")}
+    used = ("torch", "nnsight", "numpy", *(["transformers"] if "transformers" in sys.modules else []))
+    packages = {name: installed(name) for name in used}
     return {"steer": __version__, "python": platform.python_version(), **packages}
 
 
@@ -166,10 +169,12 @@ def describe_ablation(recipe: Recipe, count: int) -> str:
     return f"mean by {ablation.over} over {episodes} episodes" + kept * (ablation.over == "position")
 
 
-def experiment_hash(recipe: Recipe, subject: Subject) -> str:
+def experiment_hash(recipe: Recipe, subject: Subject, memory: int = MEMORY) -> str:
     question = recipe.model_dump(mode="json", exclude={"version", "description", "figure", "checkpoint", "task"})
     roles = {role: [str(node) for node in heads] for role, heads in subject.names.roles.items()}
     settings = {"dtype": str(subject.model.like.dtype), "roles": roles, "numbers": RESULT_REVISION}
+    if memory != MEMORY and recipe.ablation.value == "resample":  # who lends a value is drawn among a batch
+        settings["memory"] = memory
     if recipe.task.fingerprint:
         settings["task"] = recipe.task.fingerprint
     return content_hash(question, subject.weights.identity, __version__, settings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -85,7 +86,6 @@ def test_hooks_by_their_names_elsewhere(folders: Path, tmp_path: Path):
 
 def test_plans_are_printed_without_torch_or_transformers(folders: Path, tmp_path: Path):
     import subprocess
-    import sys
 
     program = (
         "import sys\n"
@@ -209,6 +209,16 @@ def test_a_name_that_is_no_folder_is_asked_of_the_hub_only(tmp_path: Path, monke
     assert "nobody/nothing" in done.output
     for name in ("./nowhere", "a/b/c"):
         assert "no folder named" in steer("doctor", "-c", f"hf:{name}").output
+
+
+@pytest.mark.parametrize("library", ["tokenizers", "transformers"])
+def test_a_missing_library_is_named_with_the_way_to_get_it(
+    folders: Path, library: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(sys.modules, library, None)
+    done = steer("doctor", "-c", f"hf:{folders / 'gpt2'}")
+    assert done.exit_code == 2
+    assert "pip install 'steer-interp[hf]'" in done.output
 
 
 def test_what_does_not_fit_is_at_fault_with_its_line_before_weights_are_read(folders: Path, tmp_path: Path):
