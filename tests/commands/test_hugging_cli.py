@@ -63,7 +63,7 @@ def test_a_recipe_with_papers_names_runs_and_says_which_weights(folders: Path, t
     assert steer("validate", path).exit_code == 0
     found = result_of(steer("run", path, "--json", "-q"))
     assert {row["condition"] for row in found["rows"]} >= {"dec.tok", "dec-self-1.2", "dec-self-0.3"}
-    weights = found["provenance"]["checkpoint"]
+    weights = found["checkpoint"]
     from hashlib import sha256
 
     assert weights["sha256"] == sha256((folders / "gpt2" / "model.safetensors").read_bytes()).hexdigest()
@@ -261,7 +261,7 @@ def test_other_kinds_of_numbers(folders: Path, tmp_path: Path, dtype: str):
     path = recipe(
         tmp_path, folders, "t5", kind="clean", measures=[{"name": "exact-match"}, {"name": "logit-attribution"}]
     )
-    assert result_of(steer("run", path, "--dtype", dtype, "--json", "-q"))["provenance"]["dtype"] == dtype
+    assert result_of(steer("run", path, "--dtype", dtype, "--json", "-q"))["dtype"] == dtype
 
 
 @pytest.mark.parametrize(("option", "given"), [("--memory", "much"), ("--memory", "3"), ("--dtype", "float16")])

@@ -16,7 +16,7 @@ TEXT = "text"  # the one sequence of a decoder: the prompt, and what was said af
 MOST_TOKENS = 1 << 20  # where a config names no limit
 MOST = 10_000  # of layers or heads: beyond, a config is taken for a mistake
 # Heads as papers write them, and the hooks of TransformerLens, on models with one kind of heads.
-PAPERS = ((r"l?(\d+)[.h](\d+)((?:\..+)?)", r"dec-self-\1.\2\3"),)
+PAPERS = ((r"l?(\d+)[.h](\d+|\*)((?:\..+)?)", r"dec-self-\1.\2\3"),)
 HOOKS = (
     (r"blocks\.(\d+)\.hook_resid_(pre|mid|post)", r"dec-resid-\1.\2"),
     (r"blocks\.(\d+)\.hook_mlp_out", r"dec-mlp-\1"),

@@ -68,7 +68,7 @@ def _network(place: Place, kind: str, dtype: str) -> Any:
     with _quiet(transformers), _placed(place.name):
         network, told = getattr(transformers, kind).from_pretrained(
             str(place.folder), dtype=getattr(torch, dtype), use_safetensors=True, trust_remote_code=False,
-            attn_implementation="eager", local_files_only=True, output_loading_info=True,
+            attn_implementation="eager", local_files_only=True, output_loading_info=True, ignore_mismatched_sizes=True,
         )  # fmt: skip
     check_tensors(place.name, told)
     broken = [name for name, tensor in network.state_dict().items() if not tensor.isfinite().all()]

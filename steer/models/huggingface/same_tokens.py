@@ -11,8 +11,8 @@ from steer.models.huggingface.tokenizer import ModelTokenizer
 
 
 def same_tokens(place: Place, tokenizer: ModelTokenizer, texts: Sequence[str]) -> Finding | None:
-    """Each text's ids with all that stands around it; None where transformers cannot read the tokenizer."""
-    theirs = _theirs(place)
+    """Each text's ids with all that stands around it; None where a folder does not say how transformers reads them."""
+    theirs = _theirs(place) if place.path("tokenizer_config.json") else None
     if theirs is None:
         return None
     ids = tokenizer.cutter.ids()

@@ -195,11 +195,13 @@ def _slow(place: Place) -> Cutter:
     except ImportError as error:
         raise CheckpointError(INSTALL) from error
     given = {"revision": place.commit} if place.repository else {"local_files_only": True}
+    where = place.repository or str(place.folder)
     try:
-        made = AutoTokenizer.from_pretrained(place.repository or str(place.folder), trust_remote_code=False, **given)
+        made = AutoTokenizer.from_pretrained(where, trust_remote_code=False, **given)
+        if not made("a", add_special_tokens=False)["input_ids"]:  # without files, some classes make an empty one
+            raise OSError("no file with its words")
     except Exception as error:  # ImportError of what it is read by, OSError, ValueError, and more
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise CheckpointError(
-            f"{place.name}: holds no tokenizer that can be read: no {FILE} ({reason[:160]})"
-        ) from error
+        text = f"{place.name}: holds no tokenizer that can be read: no {FILE} ({reason[:160]})"
+        raise CheckpointError(text) from error
     return SlowCutter(made)
