@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -142,8 +143,6 @@ def test_the_doctors_page(folders: Path):
 
 def broken(home: Path, folder: Path, fault: str) -> Path:
     """A copy of a good folder with one thing wrong."""
-    import shutil
-
     made = folder / "broken"
     shutil.copytree(home / "gpt2", made)
     weights, config = made / "model.safetensors", json.loads((made / "config.json").read_text())
@@ -209,6 +208,19 @@ def test_a_name_that_is_no_folder_is_asked_of_the_hub_only(tmp_path: Path, monke
     assert "nobody/nothing" in done.output
     for name in ("./nowhere", "a/b/c"):
         assert "no folder named" in steer("doctor", "-c", f"hf:{name}").output
+
+
+def test_a_model_of_the_hub_is_recorded_by_its_commit(folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Out of the Hub's own store, nothing asked of anybody."""
+    commit, home = "0123456789" * 4, tmp_path / "hub" / "models--owner--tiny"
+    (home / "refs").mkdir(parents=True)
+    (home / "refs" / "main").write_text(commit)
+    shutil.copytree(folders / "gpt2", home / "snapshots" / commit)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    keys = {"kind": "clean", "measures": [{"name": "token-accuracy"}], "checkpoint": "hf:owner/tiny"}
+    found = result_of(steer("run", recipe(tmp_path, folders, "gpt2", **keys), "--json", "-q"))
+    assert found["checkpoint"] == {"name": "owner/tiny", "sha256": "", "numbering": "", "commit": commit, "config": ""}
 
 
 @pytest.mark.parametrize("library", ["tokenizers", "transformers"])

@@ -67,7 +67,8 @@ class HuggingFaceModel:
     @property
     def readout(self) -> Readout:
         head: Any = self.module.model.get_submodule(self.row.head)
-        rows: Tensor = head.weight * self.module.head_scale
+        scale = self.module.head_scale
+        rows: Tensor = head.weight if scale == 1.0 else head.weight * scale
         bias = self.module.head_bias
         return Readout(rows, rows.new_zeros(len(rows)) if bias is None else bias)
 
