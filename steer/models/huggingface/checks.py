@@ -208,7 +208,7 @@ def causal(model: HuggingFaceModel, batch: Batch) -> Iterator[Finding]:
     other = ids.scatter(1, last, (ids.gather(1, last) + 1) % len(model.readout.rows))
     before = met_on(model, batch)["logits"]
     after = met_on(model, replace(batch, tokens={**batch.tokens, answer: other}))["logits"]
-    earlier = torch.arange(ids.shape[1], device=ids.device) < last
+    earlier = real & (torch.arange(ids.shape[1], device=ids.device) < last)
     worst = Worst(tolerance_of(model))
     worst.see(f"{answer}", after, before, earlier)
     yield worst.finding("causal", "a later token changes no earlier logits")
