@@ -7,6 +7,7 @@ because a blank before a word belongs to the word's token.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from steer.base.errors import CheckpointError, PromptError
+from steer.base.log import LOG
 from steer.models.huggingface.place import INSTALL, Place
 from steer.tasks.text import Piece
 
@@ -197,7 +199,11 @@ def _slow(place: Place) -> Cutter:
     given = {"revision": place.commit} if place.repository else {"local_files_only": True}
     where = place.repository or str(place.folder)
     try:
-        made = AutoTokenizer.from_pretrained(where, trust_remote_code=False, **given)
+        with warnings.catch_warnings(record=True) as said:  # Marian's recommends a library that tidies punctuation
+            warnings.simplefilter("always")
+            made = AutoTokenizer.from_pretrained(where, trust_remote_code=False, **given)
+        for warning in said:
+            LOG.debug("%s: %s", place.name, warning.message)
         if not made("a", add_special_tokens=False)["input_ids"]:  # without files, some classes make an empty one
             raise OSError("no file with its words")
     except Exception as error:  # ImportError of what it is read by, OSError, ValueError, and more
