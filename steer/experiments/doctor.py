@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from steer.models.huggingface.place import resolve
 from steer.models.huggingface.same_tokens import same_tokens
 from steer.tasks.prompts.read import read_lines
 from steer.tasks.prompts.task import read_prompts
+from steer.tasks.task import Example
 
 TEXTS = ("a", "The cat sat on the mat.", " two  blanks, a tab\tand 3,141.59 euros", "naïve café – «quoted» 北京 🙂")
 
@@ -39,12 +41,12 @@ def examine_model(checkpoint: str, task: Path | None, device: str, dtype: str) -
         own = (replace(finding, words=f"{finding.words} (your prompts)") for finding in more)
         report = replace(report, findings=(*report.findings, *own))
     found = same_tokens(place, tokenizer, texts)
-    return replace(report, findings=(*report.findings, *([found] if found else ())), notes=notes_of(model, bool(shown)))
+    return replace(report, findings=(*report.findings, *([found] if found else ())), notes=notes_of(model, shown))
 
 
-def notes_of(model: HuggingFaceModel, own_prompts: bool) -> tuple[str, ...]:
+def notes_of(model: HuggingFaceModel, shown: Sequence[Example]) -> tuple[str, ...]:
     """What these checks cannot have seen."""
-    long = sorted(window for window in model.module.windows if window > LONGEST_WINDOW)
-    if long and not own_prompts:
-        return (f"windows of {long[0]:,} tokens are longer than the made-up texts: give prompts that long with --task",)
-    return ()
+    longest = max((len(example.prompt) + len(example.answer) for example in shown), default=LONGEST_WINDOW)
+    beyond = sorted(window for window in model.module.windows if window > longest)
+    text = "no text was longer than the model's window of {:,} tokens: give prompts that long with --task"
+    return tuple(text.format(window) for window in beyond[:1])

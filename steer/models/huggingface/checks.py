@@ -6,6 +6,7 @@ of a batch do not see one another, nothing sees padding, a decoder does not see 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -15,6 +16,7 @@ from torch.nn.functional import pad
 
 from steer.anatomy.nodes import Node, Site
 from steer.models.huggingface import fold
+from steer.models.huggingface.blocks import AttentionBlock
 from steer.models.huggingface.findings import Finding, Worst
 from steer.models.huggingface.model import HuggingFaceModel
 from steer.models.huggingface.parts import BATCH_TOLERANCE, IDENTITIES, TOLERANCE, Identity
@@ -51,8 +53,9 @@ def _by_query(hook: str, value: Tensor) -> Tensor:
 
 
 def _real_keys(model: HuggingFaceModel, hook: str, batch: Batch, rows: list[int]) -> Tensor:
-    head = next(node for node in model.layout.heads if model.steps.hook(Site(node, "pattern")) == hook)
-    return batch.real[model.layout.looks_at(head)][rows[0]]
+    block = model.module.block(hook.rpartition(".")[0])
+    assert isinstance(block, AttentionBlock)
+    return batch.real[_sequences(model)[block.keys]][rows[0]]
 
 
 def _step(model: HuggingFaceModel, hook: str) -> str:
@@ -65,12 +68,13 @@ def _step(model: HuggingFaceModel, hook: str) -> str:
 
 
 def _sequence(model: HuggingFaceModel, hook: str) -> str:
-    sites = (site for site in model.layout.sites if site.port not in ("k", "v", "k-pre"))
-    found = next((site for site in sites if model.steps.hook(site) == hook), None)
-    if found is None:  # what a block writes in all is no site
-        stream = hook.partition(".")[0]
-        return next(one.sequence for one in model.layout.streams if one.name == stream)
-    return model.layout.sequence(found)
+    """Whose tokens a hook has its values at: its name begins with the stack; the ends of stacks have their own."""
+    sequences, stack = _sequences(model), re.split(r"[._]", hook)[0]
+    return sequences["enc" if hook == "memory" else stack if stack in sequences else "dec"]
+
+
+def _sequences(model: HuggingFaceModel) -> dict[str, str]:
+    return {stream.name: stream.sequence for stream in model.layout.streams}
 
 
 def identities(model: HuggingFaceModel, batch: Batch) -> Iterator[Finding]:

@@ -43,6 +43,7 @@ def load_model(place: Place, device: str, dtype: str) -> HuggingFaceModel:
     config = read_config(place)
     row, layout = row_of(config, place.name), layout_of(config, place.name)
     tokenizer = tokenizer_of(place)
+    weight_files(place)  # of the Hub, they are loaded now
     network = _network(place, row.classes[0], dtype)
     if layout_of(network.config.to_dict(), place.name) != layout:
         raise CheckpointError(
