@@ -23,6 +23,7 @@ from steer.commands.check import check
 from steer.commands.cp import cp
 from steer.commands.direction import direction
 from steer.commands.discover import discover
+from steer.commands.doctor import doctor
 from steer.commands.draw import draw
 from steer.commands.episodes import episodes
 from steer.commands.eval import evaluate
@@ -138,6 +139,7 @@ for command in (
     discover,
     direction,
     ask,
+    doctor,
     ls,
     cp,
     migrate,

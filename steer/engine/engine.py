@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from steer.anatomy.nodes import Site
+from steer.base.memory import MEMORY
 from steer.engine.ablation import Means
 from steer.engine.backends.local import Change, Local, PassError
 from steer.engine.schedule import Pass, built_on, hook_order, stop_after
@@ -17,12 +18,14 @@ from steer.engine.store import BUDGET, Store, Values
 from steer.engine.values import Worlds
 from steer.models.protocol import Batch, Model, Reading
 
-BATCH = 250
+LARGEST = 250  # examples of a batch: more make nothing faster
 Hooks = Mapping[str, Tensor]
 
 
 class Engine:
-    def __init__(self, model: Model, budget: int = BUDGET) -> None:
+    def __init__(self, model: Model, budget: int = BUDGET, memory: int = MEMORY) -> None:
+        """`budget`: bytes of clean activations that are kept. `memory`: bytes in all, beside the weights."""
+        self.memory = memory
         self.model, self.layout, self.steps = model, model.layout, model.steps
         self.order = hook_order(model.layout, model.steps)
         self.backend = Local(model.module)
@@ -30,13 +33,22 @@ class Engine:
         self._batches: dict[tuple[tuple[Any, ...], int], list[Batch]] = {}
         self._means: dict[tuple[Batch, ...], Means] = {}
 
-    def batches(self, examples: Sequence[Any], size: int = BATCH) -> list[Batch]:
+    def batches(self, examples: Sequence[Any], size: int | None = None) -> list[Batch]:
         """Batches of examples of similar length, to save padding. The same examples give the same batches."""
+        size = size or self.batch_size(examples)
         key = (tuple(examples), size)
         if key not in self._batches:
             self._batches[key] = self._make_batches(examples, size)
             self.store.add_group(self._batches[key])
         return self._batches[key]
+
+    def batch_size(self, examples: Sequence[Any]) -> int:
+        """How many of the longest fit into half of the memory: a pass meets every hook, and logits twice."""
+        longest = max(len(example.prompt) + len(example.answer) for example in examples) + 2
+        vocabulary, width = self.model.like.shape
+        patterns = sum(block.heads for block in self.layout.blocks) * longest**2
+        one = self.model.like.element_size() * (longest * (2 * vocabulary + len(self.order) * width) + patterns)
+        return max(1, min(LARGEST, self.memory // 2 // one))
 
     def _make_batches(self, examples: Sequence[Any], size: int) -> list[Batch]:
         by_length = sorted(range(len(examples)), key=lambda row: len(examples[row].prompt))
@@ -92,7 +104,7 @@ class Engine:
 
     def means(self, hooks: Iterable[str], batches: Sequence[Batch]) -> Means:
         """The mean of each hook over the examples of these batches; computed once."""
-        means = self._means.setdefault(tuple(batches), Means(self.model.max_length))
+        means = self._means.setdefault(tuple(batches), Means())
         missing = [hook for hook in self.sort(hooks) if hook not in means.sums]
         for batch in batches if missing else ():
             real = {hook: batch.real[self.sequence[hook]] for hook in missing}

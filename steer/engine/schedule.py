@@ -24,6 +24,7 @@ from steer.plan.plan import (
     Rebuilt,
     Resampled,
     Run,
+    Turned,
     Value,
     parts_of,
 )  # fmt: skip
@@ -115,10 +116,12 @@ def _pass(run: Run, layout: Layout, steps: Steps) -> Pass:
 def _settled(edit: Edit, edits: tuple[Edit, ...], layout: Layout) -> Edit:
     """The edit on the clean run's stream, if no other edit reaches the stream: the pass can then start midway."""
     value = edit.value
-    if not (isinstance(value, Rebuilt) and value.rest == Current()):
-        return edit
     moved = touched(layout, [e.site for e in edits if not e.holds], [e.site for e in edits if e.holds])
-    return edit if layout.stream(edit.site) in moved else replace(edit, value=replace(value, rest=Of(CLEAN)))
+    if isinstance(value, Turned) and before_rotation(edit.site) not in moved:
+        return replace(edit, value=replace(value, value=Of(CLEAN)))
+    if isinstance(value, Rebuilt) and value.rest == Current() and layout.stream(edit.site) not in moved:
+        return replace(edit, value=replace(value, rest=Of(CLEAN)))
+    return edit
 
 
 def _needs(one: Pass, schedule: Schedule) -> Iterator[Need]:
@@ -136,6 +139,8 @@ def value_needs(value: Value, site: Site, layout: Layout, steps: Steps) -> Itera
             yield Need(world, steps.hook(site), mean=True)
         case Resampled():
             yield Need(CLEAN, steps.hook(site))
+        case Turned(inner, _):
+            yield from value_needs(inner, before_rotation(site), layout, steps)
         case Rebuilt(rest, changes):
             yield from _rest_needs(rest, site, layout, steps)
             for node, change in changes:
@@ -159,11 +164,17 @@ def _rest_needs(rest: Value, site: Site, layout: Layout, steps: Steps) -> Iterat
 def built_on(edit: Edit, layout: Layout) -> tuple[Site, ...]:
     """What an edit must have met in its own pass: the stream that it changes and what its changed sources wrote there,
     or what every source of it wrote."""
+    if isinstance(edit.value, Turned) and edit.value.value == Current():
+        return (before_rotation(edit.site),)
     if not (isinstance(edit.value, Rebuilt) and edit.value.rest == Current()):
         return ()
     if layout.is_sum(edit.site):
         return (layout.stream(edit.site), *(layout.write(node) for node, _ in edit.value.changes))
     return tuple(layout.write(node) for node in layout.sources(edit.site))
+
+
+def before_rotation(port: Site) -> Site:
+    return Site(port.node, f"{port.port}-pre")
 
 
 def base(rest: Value) -> Value:

@@ -21,7 +21,7 @@ from steer.anatomy.layout import Layout
 from steer.anatomy.nodes import Site
 from steer.base.errors import KeyedError, SteerError
 from steer.base.log import LOG
-from steer.engine.engine import BATCH, Engine
+from steer.engine.engine import Engine
 from steer.engine.schedule import Pass, Schedule, make_schedule
 from steer.engine.store import Values
 from steer.engine.values import Hooks, Worlds
@@ -53,7 +53,7 @@ class Inputs:
     examples: Sequence[Any]
     counterparts: Sequence[Any] = ()
     reference: Sequence[Any] = ()
-    size: int = BATCH
+    size: int | None = None  # of a batch; None: as many as memory takes
     stored: Mapping[Stored, NDArray[np.float64]] = field(default_factory=dict)  # directions and subspaces
 
 
@@ -112,9 +112,9 @@ class Session:
         if others:
             self.engine.means(others, self.engine.batches(self.inputs.reference))
 
-    def means(self, world: str, hook: str, over: str) -> Tensor:
+    def means(self, world: str, hook: str, over: str, length: int) -> Tensor:
         batches = self.batches if world == CLEAN else self.engine.batches(self.inputs.reference)
-        return self.engine.means([hook], batches).table(hook, over)
+        return self.engine.means([hook], batches).table(hook, over, length)
 
     @torch.no_grad()
     def __iter__(self) -> Iterator[Found]:

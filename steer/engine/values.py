@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -17,8 +17,9 @@ from torch import Tensor
 
 from steer.anatomy.nodes import Node, Site
 from steer.engine.ablation import resample
+from steer.engine.schedule import before_rotation
 from steer.models.places import chosen
-from steer.models.protocol import Batch, Model, head_axis, token_axis
+from steer.models.protocol import Batch, Model, Rotating, head_axis, token_axis
 from steer.plan.plan import (
     CLEAN,
     Current,
@@ -32,6 +33,7 @@ from steer.plan.plan import (
     Spot,
     Stored,
     Sum,
+    Turned,
     Value,
     Within,
     Zero,
@@ -47,7 +49,7 @@ class Worlds:
     model: Model
     batch: Batch
     runs: dict[str, Hooks]  # run -> hook -> value
-    means: Callable[[str, str, str], Tensor]  # (world, hook, over) -> 1, length, …
+    means: Callable[[str, str, str, int], Tensor]  # (world, hook, over, length) -> 1, length, …
     examples: Sequence[Any] = ()  # that the batch is of: they know their spans
     stored: Mapping[Stored, Tensor] = field(default_factory=dict)  # directions and subspaces
     _streams: dict[tuple[Value, Site], Tensor] = field(default_factory=dict)  # the same for all runs of a sweep
@@ -76,6 +78,8 @@ class Worlds:
         if isinstance(edit.value, Rebuilt):
             part = self.model.read(site, self.stream(edit.value, site, met), self.batch)
             return put_head(value, part, site) if site.node.is_head else part.expand_as(value)
+        if isinstance(edit.value, Turned):
+            return put_head(value, self._turned(edit.value, site, met), site)
         new = self.whole(edit.value, site, value).expand_as(value)
         return put_head(value, new.select(head_axis(site), site.node.head or 0), site) if site.node.is_head else new
 
@@ -88,8 +92,8 @@ class Worlds:
                 return now
             case Of(run):
                 return self.runs[run][hook]
-            case Exchanged(inner, (first, second)):
-                return swap_rows(self.whole(inner, site, now), first - 1, second - 1)
+            case Exchanged(inner):
+                return self._exchange(self.whole(inner, site, now), value, site)
             case Stored():
                 return self.stored[value]
             case Scaled(inner, by):
@@ -115,7 +119,22 @@ class Worlds:
             case Resampled(seed):
                 return resample(self.runs[CLEAN][hook], real, np.random.default_rng((seed, self.batch.number)))
             case Mean(over, world):
-                return self.means(world, hook, over)[:, : real.shape[1]].to(like.dtype)
+                return self.means(world, hook, over, real.shape[1]).to(like.dtype)
+
+    def _exchange(self, value: Tensor, wanted: Exchanged, site: Site) -> Tensor:
+        return swap_rows(value, *self._columns(wanted.places), 3 if wanted.keys else token_axis(site))
+
+    def _columns(self, places: tuple[int, int]) -> tuple[list[int], list[int]]:
+        """In which column of each example two places of the prompt (from 1) are."""
+        first, second = (self.batch.in_prompt(place - 1) for place in places)
+        return first, second
+
+    def _turned(self, value: Turned, site: Site, met: Hooks) -> Tensor:
+        """One head's query or key, from what it is before rotation."""
+        before = before_rotation(site)
+        whole = met[self.model.steps.hook(before)] if value.value == Current() else self.whole(value.value, before)
+        one = whole.select(head_axis(before), before.node.head or 0)
+        return cast(Rotating, self.model).turned(site, one, self.batch, self._columns(value.places))
 
     def write(self, node: Node, value: Value, met: Hooks) -> Tensor:
         """What a node adds to its stream. `Current`: as this pass has it; clean, where the pass has not been."""
@@ -160,8 +179,9 @@ def at_places(value: Tensor, new: Tensor, site: Site, places: Tensor) -> Tensor:
     return torch.where(places.view(sizes), new, value)
 
 
-def swap_rows(value: Tensor, first: int, second: int) -> Tensor:
-    """Two positions of every example exchanged: B T D."""
-    changed = value.clone()
-    changed[:, first], changed[:, second] = value[:, second], value[:, first]
-    return changed
+def swap_rows(value: Tensor, first: Sequence[int], second: Sequence[int], axis: int = 1) -> Tensor:
+    """Two columns of every example, each in its own place, exchanged along an axis."""
+    changed, given = value.clone().movedim(axis, 1), value.movedim(axis, 1)
+    rows = list(range(len(value)))
+    changed[rows, list(first)], changed[rows, list(second)] = given[rows, list(second)], given[rows, list(first)]
+    return changed.movedim(1, axis)

@@ -38,6 +38,7 @@ def examples_of(recipe: Recipe, subject: Subject, plan: Plan | None = None) -> S
     asked = any(measure.foresees for measure in recipe.measures)
     missing = missing_place(plan, subject.model.layout) if plan is not None else lambda example: ""
     episodes, warning = usable(recipe, found, asked, missing)
+    recipe.check_examples(episodes)
     others = [other for other in recipe.counterparts(episodes) if other is not None]
     predicted = recipe.counterfactual(episodes) if asked else ()
     reference = reference_episodes(recipe, subject)

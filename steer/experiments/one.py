@@ -6,6 +6,7 @@ recipe -> plan (`recipe/lower`) -> runs (`engine/session`) -> sums (`measures/co
 from __future__ import annotations
 
 import platform
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from torch import Tensor
 
+from steer.base.memory import MEMORY
 from steer.base.version import __version__
 from steer.engine.engine import Engine
 from steer.engine.session import Inputs, Session
@@ -52,6 +54,7 @@ def _run(loaded: Loaded, subject: Subject, tell: Tell, engine: Engine, content: 
     shown = examples_of(recipe, subject, drafted.plan)
     inputs, spread = shown.inputs, Spread(shown.inputs.examples, engine.layout)
     lowered = loaded.lower(subject.names, spread.shortest)
+    subject.examine(inputs.examples)
     setting = Setting(
         subject, inputs.examples, recipe.measures, recipe.seed, shown.predicted,
         place_warnings(lowered.plan, spread.longest, engine.layout),
@@ -110,7 +113,8 @@ def describe(loaded: Loaded, subject: Subject, plan: Plan, inputs: Inputs, conte
 
 
 def versions() -> dict[str, str]:
-    packages = {name: installed(name) for name in ("torch", "nnsight", "numpy")}
+    used = ("torch", "nnsight", "numpy", *(["transformers"] if "transformers" in sys.modules else []))
+    packages = {name: installed(name) for name in used}
     return {"steer": __version__, "python": platform.python_version(), **packages}
 
 
@@ -126,16 +130,18 @@ def describe_ablation(recipe: Recipe, count: int) -> str:
     return f"mean by {ablation.over} over {episodes} episodes" + kept * (ablation.over == "position")
 
 
-def experiment_hash(recipe: Recipe, subject: Subject, folder: Path = Path()) -> str:
+def experiment_hash(recipe: Recipe, subject: Subject, folder: Path = Path(), memory: int = MEMORY) -> str:
     """`folder`: that the files which the recipe names are relative to."""
     question = recipe.model_dump(mode="json", exclude={"version", "description", "figure", "checkpoint", "task"})
     roles = {role: [str(node) for node in heads] for role, heads in subject.names.roles.items()}
     settings = {"dtype": str(subject.model.like.dtype), "roles": roles, "numbers": RESULT_REVISION}
+    if memory != MEMORY and recipe.ablation.value == "resample":  # who lends a value is drawn among a batch
+        settings["memory"] = memory
     if recipe.task.fingerprint:
         settings["task"] = recipe.task.fingerprint
     if recipe.files:
         settings["files"] = {name: read_direction(folder / name).sha256 for name in recipe.files}
-    return content_hash(question, subject.weights.sha256, __version__, settings)
+    return content_hash(question, subject.weights.identity, __version__, settings)
 
 
 def _in_order(parts: list[tuple[list[int], Tensor]], count: int) -> Tensor:

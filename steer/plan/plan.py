@@ -69,13 +69,28 @@ class Resampled:
 
 @dataclass(frozen=True)
 class Exchanged:
-    """A value with two places of the sequence exchanged (counted from 1)."""
+    """A value with two places of the prompt exchanged (counted from 1)."""
+
+    value: Value
+    places: tuple[int, int]
+    keys: bool = False  # between tokens: as they are looked at; else as they look
+
+    def __str__(self) -> str:
+        return f"{self.value}, places {self.places[0]} and {self.places[1]} exchanged" + " as keys" * self.keys
+
+
+@dataclass(frozen=True)
+class Turned:
+    """A rotated query or key, had two places of the prompt (counted from 1) each other's position.
+
+    `value` is what it is before rotation.
+    """
 
     value: Value
     places: tuple[int, int]
 
     def __str__(self) -> str:
-        return f"{self.value}, places {self.places[0]} and {self.places[1]} exchanged"
+        return f"{self.value}, rotated with places {self.places[0]} and {self.places[1]} exchanged"
 
 
 @dataclass(frozen=True)
@@ -136,7 +151,7 @@ class Within:
 
 Ablated: TypeAlias = Mean | Zero | Resampled | Of  # what may stand in for a value that is ablated
 Value: TypeAlias = (
-    Current | Of | Mean | Zero | Resampled | Exchanged | Stored | Scaled | Sum | Within | Rebuilt
+    Current | Of | Mean | Zero | Resampled | Exchanged | Turned | Stored | Scaled | Sum | Within | Rebuilt
 )  # fmt: skip
 EACH = "each"  # in a draft of a plan, before examples are known: every place on its own
 Spot: TypeAlias = int | str  # a place of the sequence, from 1, or a name for places of the prompt: `last`, a span
@@ -245,7 +260,7 @@ def values_within(value: Value) -> Iterator[Value]:
 def parts_of(value: Value) -> tuple[Value, ...]:
     """The values that a value is made of at its own site; for a rebuilt port, at its sources."""
     match value:
-        case Exchanged(inner, _) | Scaled(inner, _):
+        case Exchanged(inner) | Turned(inner, _) | Scaled(inner, _):
             return (inner,)
         case Sum(terms):
             return terms

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from steer.anatomy.layout import Layout
 from steer.anatomy.nodes import Node, Site
-from steer.plan.plan import CLEAN, COUNTERPART, Ablated, Current, Edit, Exchanged, Of, Rebuilt, Spot
+from steer.plan.plan import CLEAN, COUNTERPART, Ablated, Current, Edit, Exchanged, Of, Rebuilt, Spot, Turned, Value
 
 
 def frozen(site: Site) -> Edit:
@@ -32,11 +32,15 @@ def one_link(target: Site, keep: bool, source: Node, ablated: Ablated, places: t
 
 
 def exchange(layout: Layout, ports: Sequence[Site], tokens: tuple[int, int], places: tuple[Spot, ...]) -> list[Edit]:
-    """Two tokens' position embeddings exchanged, as seen by these ports."""
-    edits = []
-    for port in ports:
-        positions = layout.positions(port)
-        assert positions is not None  # checked before
-        changes = ((positions, Exchanged(Of(CLEAN), tokens)),)
-        edits.append(Edit(port, Rebuilt(Current(), changes), places))
-    return edits
+    """Two tokens' positions exchanged, as seen by these ports."""
+    return [Edit(*_exchanged(layout, port, tokens), places) for port in ports]
+
+
+def _exchanged(layout: Layout, port: Site, tokens: tuple[int, int]) -> tuple[Site, Value]:
+    """Positions enter as embeddings, by rotation, or as a bias of the scores: which one it is was checked before."""
+    positions = layout.positions(port)
+    if positions is not None:
+        return port, Rebuilt(Current(), ((positions, Exchanged(Of(CLEAN), tokens)),))
+    if layout.is_rotated(port):
+        return port, Turned(Current(), tokens)
+    return Site(port.node, "bias"), Exchanged(Current(), tokens, keys=port.port == "k")

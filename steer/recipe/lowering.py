@@ -155,11 +155,19 @@ class Lowering:
         return f"{of_decoder}; {place} is of the prompt" if decoding and place not in self.recipe.place_words else ""
 
     def check_positions(self, key: Key, ports: Sequence[Site]) -> None:
-        """Each port reads the position embeddings of the prompt."""
+        """Positions of the prompt reach each port directly, as embeddings, by rotation or as a bias of its scores."""
+        layout = self.layout
         for port in ports:
-            node = self.layout.positions(port)
-            if node is None or self.layout.sequence(Site(node)) != self.layout.prompt:
+            node = layout.positions(port)
+            if node is None and not (layout.is_rotated(port) or layout.is_biased(port)):
+                why = dict(layout.absent).get(f"{layout.reads(port)}.pos", "")
+                ends = f"; {why}, so that only q and k of self-attention know them" if why else ""
+                self.names.fault(key, f"{port} does not read the prompt's positions{ends}", port)
+            elif layout.sequence(port if node is None else Site(node)) != layout.prompt:
                 self.names.fault(key, f"{port} does not read the prompt's positions", port)
+            elif node is None and self.recipe.places and layout.is_biased(port):
+                text = "a bias is of two tokens at once: positions in it are exchanged at all places"
+                self.names.fault(("places",), text)
         self.check_places(ports)
 
     def check_selection(self, who: str) -> None:

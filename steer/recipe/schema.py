@@ -181,6 +181,9 @@ class Recipe(Strict):
         """Files of directions that it names: what they hold is part of the question."""
         return ()
 
+    def check_examples(self, examples: Sequence[Example]) -> None:
+        """Raise if the experiment cannot be done on one of them."""
+
     def counterparts(self, examples: Sequence[Example]) -> list[Example | None]:
         """For each example the one that runs take values from (`Of("counterpart")`), if there are such runs."""
         variable = self.ablation.variable if self.ablates else None

@@ -70,8 +70,12 @@ class Prompts(TaskOf[Prompt, Lines]):
     splits: Tokens = (ALL,)
     selection = Lines
 
-    def __init__(self, bound: Sequence[Bound] = (), source: Any = "", fingerprint: str = "") -> None:
-        self.bound, self.source, self.fingerprint = tuple(bound), source, fingerprint
+    def __init__(
+        self, bound: Sequence[Bound] = (), source: Any = "", fingerprint: str = "", tokenizer: Tokenizer | None = None
+    ) -> None:
+        """`tokenizer`: to read typed prompts with."""
+        self.bound, self.source, self.fingerprint, self.tokenizer = tuple(bound), source, fingerprint, tokenizer
+        self.said: frozenset[str] = frozenset()
         if not bound:
             return
         self.longest_answer = max(len(answer) for one in bound for answer in _answers(one))
@@ -97,6 +101,11 @@ class Prompts(TaskOf[Prompt, Lines]):
             chosen = Dice(wanted.seed, "select").sample(range(len(found)), wanted.count)
             found = [found[row] for row in sorted(chosen)]
         return found
+
+    def parse(self, text: str) -> Prompt:
+        if self.tokenizer is None:
+            return super().parse(text)
+        return _tokens(text, None, 0, self.tokenizer)
 
     def counts(self, token: str) -> bool:
         """Every token of an answer does."""
@@ -160,7 +169,7 @@ def read_prompts(path: Path, form: FormatName, tokenizer: Tokenizer, source: Any
         except SteerError as error:
             faults += [f"{place}: {fault}" for fault in error.faults]
     check(faults)
-    return Prompts(bound, source, hashlib.sha256(form.encode() + b"\n" + data).hexdigest())
+    return Prompts(bound, source, hashlib.sha256(form.encode() + b"\n" + data).hexdigest(), tokenizer)
 
 
 def _bind(line: Line, number: int, tokenizer: Tokenizer, place: str) -> Bound:
