@@ -20,7 +20,13 @@ from steer.results.rows import Row, overall
 
 WIDEST = 100_000  # columns of what is not a terminal
 EDITED = 12  # sites that fit into a line
-NAMED = ("steer", "position-swap", "compare", "ablate-set")  # kinds whose conditions have names, not sites
+NAMED = (
+    "steer",
+    "position-swap",
+    "chained-swap",
+    "compare",
+    "ablate-set",
+)  # kinds whose conditions have names, not sites
 
 
 def render(*parts: Table | str) -> str:

@@ -1,6 +1,7 @@
 """Statistics that stand in for ablated values: means over examples, and another example's value.
 
-Means count real tokens only. At positions that no example reaches, the mean over all tokens is used.
+Means count real tokens only. At positions that no example reaches, the mean over all tokens is used. One kind of mean
+counts padding as well, because the authors of the paper do: it depends on which examples share a batch.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ class Means:
         self.length = length
         self.sums: dict[str, Tensor] = {}
         self.counts: dict[str, Tensor] = {}
+        self.padded: dict[str, tuple[Tensor, int]] = {}  # sums and counts with padding
 
     def add(self, values: Mapping[str, Tensor], real: Mapping[str, Tensor]) -> None:
         """`real[hook]` marks the real tokens, B T, of the sequence that the hook belongs to."""
@@ -31,11 +33,16 @@ class Means:
                 self.counts[hook] = value.new_zeros(self.length, dtype=torch.float64)
             self.sums[hook][: value.shape[1]] += flat.sum(0)
             self.counts[hook][: value.shape[1]] += mask.sum(0)
+            before, count = self.padded.get(hook, (0, 0))
+            self.padded[hook] = before + value.double().sum((0, 1)), count + mask.numel()
 
     def table(self, hook: str, over: str) -> Tensor:
         """1, length, …: the mean at each position (or the same mean everywhere)."""
         sums, counts = self.sums[hook], self.counts[hook]
         pooled = sums.sum(0) / counts.sum()
+        if over == "padded":
+            whole, count = self.padded[hook]
+            return (whole / count).expand_as(sums)[None]
         if over == "token":
             return pooled.expand_as(sums)[None]
         wide = counts.reshape(-1, *[1] * (sums.ndim - 1))

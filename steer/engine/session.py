@@ -25,6 +25,7 @@ from steer.models.greedy import saying_the_same, write_answers
 from steer.models.protocol import Batch, Reading
 from steer.plan.plan import CLEAN, COUNTERPART, REFERENCE, Greedy, Plan, Resampled, Run, runs_behind, values_within
 
+PADDED = "padded"
 COUNT = ("episodes", "count")  # the key of a recipe that says how many there are
 
 
@@ -81,11 +82,18 @@ class Session:
         self.engine.means(averaged, self.batches)
         others = self.schedule.of(REFERENCE, mean=True)
         if others:
-            self.engine.means(others, self.engine.batches(self.inputs.reference))
+            self.engine.means(others, self._reference)
 
     def means(self, world: str, hook: str, over: str) -> Tensor:
-        batches = self.batches if world == CLEAN else self.engine.batches(self.inputs.reference)
-        return self.engine.means([hook], batches).table(hook, over)
+        return self.engine.means([hook], self.batches if world == CLEAN else self._reference).table(hook, over)
+
+    @cached_property
+    def _reference(self) -> list[Batch]:
+        """The examples of another set that give means; in their own order, where padding counts."""
+        values = {v for run in self.plan.runs for edit in run.edits for v in values_within(edit.value)}
+        return self.engine.batches(
+            self.inputs.reference, in_order=any(getattr(v, "over", "") == PADDED for v in values)
+        )
 
     @torch.no_grad()
     def __iter__(self) -> Iterator[Found]:

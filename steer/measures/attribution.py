@@ -19,7 +19,9 @@ from steer.anatomy.named import Nodes
 from steer.anatomy.nodes import Node, Site
 from steer.base.errors import Key
 from steer.measures.measure import Measure, Reads, Sums, rows_of
+from steer.measures.right import PAPER, Definition
 from steer.measures.setting import Counted, Setting
+from steer.measures.variance import SHARE, VarianceShares, variance_sites
 from steer.results.rows import Labels
 from steer.tasks.task import ANSWER, Task
 
@@ -38,10 +40,13 @@ class AttributionMeasure(Measure):
     name: Literal["logit-attribution"]
     components: Annotated[Nodes, Field(description="decoder heads, MLPs, embeddings; globs allowed")] = ("dec*",)
     against: Literal["answer"] = "answer"
+    definition: Definition = PAPER
 
     def reads(self, names: KeyedNames, task: Task, key: Key) -> Reads:
         nodes = self._writers(names, (*key, "components"))
         writes = tuple(map(names.layout.write, nodes))
+        if self.definition != PAPER:
+            return Reads(tuple(variance_sites(names.layout, nodes)), writes, rows_of(SHARE, nodes))
         return Reads(tuple(attribution_sites(names.layout)), writes, rows_of(self.name, nodes))
 
     def _writers(self, names: KeyedNames, key: Key) -> list[Node]:
@@ -52,6 +57,9 @@ class AttributionMeasure(Measure):
         return nodes
 
     def sums(self, setting: Setting) -> Sums:
+        if self.definition != PAPER:
+            nodes = [node for text in self.components for node in setting.names.nodes(text)]
+            return VarianceShares(setting, list(dict.fromkeys(nodes)))
         return Attribution(setting, self)
 
 

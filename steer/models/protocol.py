@@ -61,6 +61,7 @@ class Readout:
 
     rows: Tensor  # V D
     bias: Tensor  # V
+    gain: Tensor | None = None  # D: of the last LayerNorm, where that is what stands before
 
 
 @dataclass(frozen=True)

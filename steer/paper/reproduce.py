@@ -66,7 +66,7 @@ def reproduce(
 
         tell(0)
         try:
-            loaded, lost = fit(load_recipe(str(path)), checkpoint, episodes)
+            loaded, lost = fit(load_recipe(str(path), task=checkpoint.task), checkpoint, episodes)
         except SteerError as error:  # a role that this checkpoint lacks: the table says so
             lost = tuple(dict.fromkeys(fault.split(": ", 1)[-1] for fault in error.faults))
             outcomes.append(Outcome(path.stem, faults=lost))

@@ -14,11 +14,13 @@ def frozen(site: Site) -> Edit:
     return Edit(site, Of(CLEAN))
 
 
-def one_link(target: Site, keep: bool, source: Node, ablated: Ablated, places: tuple[int, ...]) -> Edit:
+def one_link(
+    target: Site, keep: bool, source: Node, ablated: Ablated, places: tuple[int, ...], recomputed: bool
+) -> Edit:
     """keep: every source ablated but this one. Otherwise: every source clean but this one."""
     if keep:
-        return Edit(target, Rebuilt(ablated, ((source, Of(CLEAN)),)), places)
-    return Edit(target, Rebuilt(Of(CLEAN), ((source, ablated),)), places)
+        return Edit(target, Rebuilt(ablated, ((source, Of(CLEAN)),), recomputed), places)
+    return Edit(target, Rebuilt(Of(CLEAN), ((source, ablated),), recomputed), places)
 
 
 def exchange(layout: Layout, ports: Sequence[Site], tokens: tuple[int, int], places: tuple[int, ...]) -> list[Edit]:

@@ -49,6 +49,11 @@ class Lowering:
             return Resampled(self.recipe.seed)
         return Mean(wanted.over, CLEAN if wanted.reference == OWN else REFERENCE)
 
+    @property
+    def recomputed(self) -> bool:
+        """Do MLPs on the way into a port make what they make of the changed stream?"""
+        return self.recipe.ablation.mlps == "recomputed"
+
     def run(self, condition: str, edits: Iterable[Edit], end: End = "") -> Run:
         return Run(condition, (*self.freeze, *edits), self.reads, condition, end=end)
 
@@ -70,7 +75,7 @@ class Lowering:
     def ablatable(self, key: Key, nodes: Sequence[Node]) -> list[Node]:
         """Without position embeddings where the ablation value is what they are anyway; a plain name is a fault."""
         wanted = self.recipe.ablation
-        if wanted.value == "zero" or (wanted.value == "mean" and wanted.over == "token"):
+        if wanted.value == "zero" or (wanted.value == "mean" and wanted.over != "position"):
             return list(nodes)
         for node in nodes:
             if self.layout.is_fixed(node) and self.names.is_single(key, node):

@@ -15,7 +15,7 @@ def measured_sites(recipe: Recipe, names: KeyedNames) -> list[Reads]:
     for number, measure in enumerate(recipe.measures):
         key: Key = ("measures", number)
         if measure.against != "answer" and not recipe.predicts:
-            names.fault((*key, "against"), "only a position-swap or a steer has a counterfactual answer")
+            names.fault((*key, "against"), "only a swap or a steer has a counterfactual answer")
         if measure.step_by_step and measure.against != "answer" and not recipe.keeps_length:
             text = "the changed answer may be of another length, so there is no step by step to hold it against"
             names.fault((*key, "against"), text)

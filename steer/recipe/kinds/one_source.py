@@ -46,12 +46,14 @@ def one_at_a_time(recipe: KeepOnlyOne | AblateOnlyOne, lowering: Lowering, keep:
     lowering.reach.check_direct(sources, targets)
     if names.faults:
         return []
-    ablated = lowering.ablated
-    all_ablated = [Edit(target, Rebuilt(ablated), recipe.places) for target in targets]
+    ablated, through = lowering.ablated, lowering.recomputed
+    all_ablated = [Edit(target, Rebuilt(ablated, (), through), recipe.places) for target in targets]
     return [
         lowering.run(EVERYTHING, all_ablated, "everything"),
         *(
-            lowering.run(str(source), [one_link(target, keep, source, ablated, recipe.places) for target in targets])
+            lowering.run(
+                str(source), [one_link(target, keep, source, ablated, recipe.places, through) for target in targets]
+            )
             for source in sources
         ),
     ]
