@@ -106,7 +106,8 @@ def drawings(name: str, result: Result) -> Iterator[tuple[str, Callable[[Result]
         yield "components", draw_components, replace(result, rows=logits)
     for measure in dict.fromkeys(row.measure for row in others):
         drawing = draw_components if measure.startswith("variance-share") else draw_bars
-        yield measure, drawing, replace(result, rows=[row for row in others if row.measure == measure])
+        name = measure.replace(" (", "-").rstrip(")")  # `contribution (authors)`: part of a file's name
+        yield name, drawing, replace(result, rows=[row for row in others if row.measure == measure])
 
 
 def _placed(rows: list[Row]) -> bool:

@@ -83,7 +83,7 @@ def draw_bars(result: Result) -> Figure:
 
 
 def draw_components(result: Result) -> Figure:
-    """Logit attribution, or shares of variance: components in the order of computation, coloured by kind or condition."""
+    """Logit attribution, or shares of variance: components as they are computed, coloured by kind or by condition."""
     rows = overall(result.rows)
     heads, conditions = list(dict.fromkeys(row.of for row in rows)), list(dict.fromkeys(row.condition for row in rows))
     several = len(conditions) > 1
