@@ -20,7 +20,8 @@ from steer.results.rows import Row, overall, own_warning, shared_warnings
 
 WIDEST = 100_000  # columns, if the output is not a terminal
 EDITED = 12  # sites that fit on a line
-NAMED = ("steer", "position-swap", "compare", "ablate-set")  # kinds whose conditions have names, not sites
+# Kinds whose conditions have names, not sites.
+NAMED = ("steer", "position-swap", "chained-swap", "intervene", "compare", "ablate-set")
 
 
 def render(*parts: Table | str) -> str:

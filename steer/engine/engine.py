@@ -30,15 +30,18 @@ class Engine:
         self.order = hook_order(model.layout, model.steps)
         self.backend = Local(model.module)
         self.store = Store(budget)
-        self._batches: dict[tuple[tuple[Any, ...], int], list[Batch]] = {}
+        self._batches: dict[tuple[tuple[Any, ...], int, bool], list[Batch]] = {}
         self._means: dict[tuple[Batch, ...], Means] = {}
 
-    def batches(self, examples: Sequence[Any], size: int | None = None) -> list[Batch]:
-        """Batches of examples of similar length, to save padding. The same examples give the same batches."""
+    def batches(self, examples: Sequence[Any], size: int | None = None, in_order: bool = False) -> list[Batch]:
+        """Batches of examples of similar length, to save padding; or in the order in which they come.
+
+        The same examples give the same batches.
+        """
         size = size or self.batch_size(examples)
-        key = (tuple(examples), size)
+        key = (tuple(examples), size, in_order)
         if key not in self._batches:
-            self._batches[key] = self._make_batches(examples, size)
+            self._batches[key] = self._make_batches(examples, size, in_order)
             self.store.add_group(self._batches[key])
         return self._batches[key]
 
@@ -50,8 +53,8 @@ class Engine:
         one = self.model.like.element_size() * (longest * (2 * vocabulary + len(self.order) * width) + patterns)
         return max(1, min(LARGEST, self.memory // 2 // one))
 
-    def _make_batches(self, examples: Sequence[Any], size: int) -> list[Batch]:
-        by_length = sorted(range(len(examples)), key=lambda row: len(examples[row].prompt))
+    def _make_batches(self, examples: Sequence[Any], size: int, in_order: bool) -> list[Batch]:
+        by_length = sorted(range(len(examples)), key=lambda row: 0 if in_order else len(examples[row].prompt))
         count = -(-len(examples) // size)
         ends = [number * len(examples) // count for number in range(count + 1)]  # of even size
         return [self.model.encode(examples, by_length[ends[n] : ends[n + 1]], n) for n in range(count)]

@@ -141,8 +141,11 @@ def value_needs(value: Value, site: Site, layout: Layout, steps: Steps) -> Itera
             yield Need(CLEAN, steps.hook(site))
         case Turned(inner, _):
             yield from value_needs(inner, before_rotation(site), layout, steps)
-        case Rebuilt(rest, changes):
-            yield from _rest_needs(rest, site, layout, steps)
+        case Rebuilt(rest, changes, recomputed):
+            if recomputed:
+                yield from _source_needs(rest, site, layout, steps)
+            else:
+                yield from _rest_needs(rest, site, layout, steps)
             for node, change in changes:
                 if change != rest:
                     yield from value_needs(change, layout.write(node), layout, steps)
@@ -157,8 +160,12 @@ def _rest_needs(rest: Value, site: Site, layout: Layout, steps: Steps) -> Iterat
     if isinstance(rest, Of) and layout.is_sum(site):
         yield Need(rest.run, steps.hook(layout.stream(site)))
     elif not (isinstance(rest, Current) and layout.is_sum(site)):
-        for node in layout.sources(site):
-            yield from value_needs(base(rest), layout.write(node), layout, steps)
+        yield from _source_needs(rest, site, layout, steps)
+
+
+def _source_needs(rest: Value, site: Site, layout: Layout, steps: Steps) -> Iterator[Need]:
+    for node in layout.sources(site):
+        yield from value_needs(base(rest), layout.write(node), layout, steps)
 
 
 def built_on(edit: Edit, layout: Layout) -> tuple[Site, ...]:

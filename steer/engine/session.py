@@ -43,6 +43,7 @@ from steer.plan.plan import (
     values_within,
 )
 
+PADDED = "padded"
 COUNT = ("episodes", "count")  # the recipe's key for the number of examples
 
 
@@ -110,11 +111,19 @@ class Session:
         self.engine.means(averaged, self.batches)
         others = self.schedule.of(REFERENCE, mean=True)
         if others:
-            self.engine.means(others, self.engine.batches(self.inputs.reference))
+            self.engine.means(others, self._reference)
 
     def means(self, world: str, hook: str, over: str, length: int) -> Tensor:
-        batches = self.batches if world == CLEAN else self.engine.batches(self.inputs.reference)
+        batches = self.batches if world == CLEAN else self._reference
         return self.engine.means([hook], batches).table(hook, over, length)
+
+    @cached_property
+    def _reference(self) -> list[Batch]:
+        """The examples of another set that give means; in their own order, where padding counts."""
+        values = {v for run in self.plan.runs for edit in run.edits for v in values_within(edit.value)}
+        return self.engine.batches(
+            self.inputs.reference, in_order=any(getattr(v, "over", "") == PADDED for v in values)
+        )
 
     @torch.no_grad()
     def __iter__(self) -> Iterator[Found]:

@@ -145,6 +145,8 @@ class Worlds:
 
     def stream(self, value: Rebuilt, site: Site, met: Hooks) -> Tensor:
         """The stream that a port reads, with some sources changed."""
+        if value.recomputed:
+            return self._through_mlps(value, site, met)
         if not self.model.layout.is_sum(site):
             changed = dict(value.changes)
             return self.model.folded(site, lambda node: self.write(node, changed.get(node, value.rest), met))
@@ -153,6 +155,23 @@ class Worlds:
             if change != value.rest:
                 stream = stream + (self.write(node, change, met) - self.write(node, value.rest, met))
         return stream
+
+    def _through_mlps(self, value: Rebuilt, site: Site, met: Hooks) -> Tensor:
+        """The same where MLPs read the changed stream, too: from all sources, in the order of the layers."""
+        changed, known = dict(value.changes), dict[Node, Tensor]()
+
+        def write(node: Node) -> Tensor:
+            if node not in known:
+                own = Site(node)
+                follows = node not in changed and not node.is_head and bool(self.model.layout.inputs(node))
+                known[node] = (
+                    self.model.written(node, self.model.read(own, self.model.folded(own, write), self.batch))
+                    if follows
+                    else self.write(node, changed.get(node, value.rest), met)
+                )
+            return known[node]
+
+        return self.model.folded(site, write)
 
     def _rest(self, rest: Value, site: Site, met: Hooks) -> Tensor:
         point = self.model.layout.stream(site)

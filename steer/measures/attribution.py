@@ -20,8 +20,10 @@ from steer.anatomy.named import Nodes
 from steer.anatomy.nodes import Node, Site
 from steer.base.errors import Key
 from steer.measures.measure import Measure, Reads, Sums, rows_of
+from steer.measures.right import PAPER, Definition
 from steer.measures.rivals import Rivals, RivalTokens, Steps
 from steer.measures.setting import Counted, Setting
+from steer.measures.variance import SHARE, VarianceShares, variance_sites
 from steer.results.rows import Labels, Row
 from steer.tasks.task import ANSWER, Task
 
@@ -47,10 +49,13 @@ class AttributionMeasure(Measure):
         Field(description="answer: above the mean alternative; else: above wrong answers, or the counterpart's answer"),
     ] = "answer"
     steps: Annotated[Steps, Field(description="of the answer: its first token, or the mean over all")] = "all"
+    definition: Definition = PAPER
 
     def reads(self, names: KeyedNames, task: Task, key: Key) -> Reads:
         nodes = self._writers(names, (*key, "components"))
         writes = tuple(map(names.layout.write, nodes))
+        if self.definition != PAPER:
+            return Reads(tuple(variance_sites(names.layout, nodes)), writes, rows_of(SHARE, nodes))
         return Reads(tuple(attribution_sites(names.layout)), writes, rows_of(self.name, nodes, self.against))
 
     def _writers(self, names: KeyedNames, key: Key) -> list[Node]:
@@ -63,6 +68,10 @@ class AttributionMeasure(Measure):
         return writers
 
     def sums(self, setting: Setting) -> Sums:
+        if self.definition != PAPER:
+            named = [node for text in self.components for node in setting.names.nodes(text)]
+            writers = [node for node in named if setting.model.layout.reaches_logits(node)]
+            return VarianceShares(setting, list(dict.fromkeys(writers)))
         return Attribution(setting, self)
 
 

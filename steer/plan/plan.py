@@ -42,9 +42,9 @@ class Of:
 
 @dataclass(frozen=True)
 class Mean:
-    """The mean over the examples of a world, at each position or over all tokens."""
+    """The mean over the examples of a world, at each position, over all tokens, or over those and padding."""
 
-    over: Literal["position", "token"] = "position"
+    over: Literal["position", "token", "padded"] = "position"
     of: str = CLEAN
 
     def __str__(self) -> str:
@@ -99,14 +99,16 @@ class Rebuilt:
 
     The stream that the port reads is the sum of its sources' writes, all of them from `rest` but for `changes`, pushed
     through the real norm and projection, for this head's port alone. For an MLP: what it would make of that stream.
+    `recomputed`: an MLP among the sources that is not changed itself writes what it makes of the changed stream.
     """
 
     rest: Value
     changes: tuple[tuple[Node, Value], ...] = ()
+    recomputed: bool = False
 
     def __str__(self) -> str:
         but = "".join(f", but {node} {value}" for node, value in self.changes)
-        return f"rebuilt, sources {self.rest}{but}"
+        return f"rebuilt, sources {self.rest}{but}" + ", MLPs recomputed" * self.recomputed
 
 
 @dataclass(frozen=True)
@@ -273,18 +275,18 @@ def parts_of(value: Value) -> tuple[Value, ...]:
 
 
 def chain_runs(
-    layout: Layout, name: str, first: Edit, chain: Sequence[Site], others: Value, reads: Iterable[Site],
+    layout: Layout, name: str, first: Edit, chain: Sequence[Site], others: Rebuilt, reads: Iterable[Site],
     freeze: Sequence[Edit] = (), end: End = "",
 ) -> list[Run]:  # fmt: skip
     """The runs of one chain: each but the last records what its node writes, the next one passes that on.
 
-    `others`: where the other direct paths into the later ports of the chain come from.
+    `others`: what the later ports of the chain are rebuilt from, but for the node before.
     """
     runs: list[Run] = []
     edit = first
     for port, after in pairwise(chain):
         runs.append(Run(f"{name} -> {port}", (*freeze, edit), (layout.write(port.node),)))
-        edit = Edit(after, Rebuilt(others, ((port.node, Of(runs[-1].name)),)))
+        edit = Edit(after, replace(others, changes=((port.node, Of(runs[-1].name)),)))
     return [*runs, Run(f"{name} -> {chain[-1]}", (*freeze, edit), tuple(reads), name, end=end)]
 
 

@@ -24,11 +24,13 @@ def prompt_tokens(layout: Layout) -> Site:
     return layout.write(layout.nodes[0])
 
 
-def one_link(target: Site, keep: bool, source: Node, ablated: Ablated, places: tuple[Spot, ...]) -> Edit:
+def one_link(
+    target: Site, keep: bool, source: Node, ablated: Ablated, places: tuple[Spot, ...], recomputed: bool
+) -> Edit:
     """keep: every source ablated but this one. Otherwise: every source clean but this one."""
     if keep:
-        return Edit(target, Rebuilt(ablated, ((source, Of(CLEAN)),)), places)
-    return Edit(target, Rebuilt(Of(CLEAN), ((source, ablated),)), places)
+        return Edit(target, Rebuilt(ablated, ((source, Of(CLEAN)),), recomputed), places)
+    return Edit(target, Rebuilt(Of(CLEAN), ((source, ablated),), recomputed), places)
 
 
 def exchange(layout: Layout, ports: Sequence[Site], tokens: tuple[int, int], places: tuple[Spot, ...]) -> list[Edit]:

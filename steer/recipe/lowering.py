@@ -75,6 +75,11 @@ class Lowering:
             return Of(COUNTERPART)
         return Mean(wanted.over, CLEAN if wanted.reference == OWN else REFERENCE)
 
+    @property
+    def recomputed(self) -> bool:
+        """Do MLPs on the way into a port make what they make of the changed stream?"""
+        return self.recipe.ablation.mlps == "recomputed"
+
     def store(self, name: str, numbers: Floats) -> Stored:
         """Numbers that the plan's values draw on, under a name."""
         key = Stored(name, digest(numbers))
@@ -122,7 +127,7 @@ class Lowering:
         wanted = self.recipe.ablation
         if wanted.value == "counterpart":
             return self.differing(key, nodes, self.layout.write)
-        if wanted.value == "zero" or (wanted.value == "mean" and wanted.over == "token"):
+        if wanted.value == "zero" or (wanted.value == "mean" and wanted.over != "position"):
             return list(nodes)
         for node in nodes:
             if self.layout.is_fixed(node) and self.names.is_single(key, node):

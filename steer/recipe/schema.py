@@ -45,17 +45,24 @@ class Ablation(Strict):
 
     value: Literal["mean", "zero", "resample", "counterpart"] = "mean"
     over: Annotated[
-        Literal["position", "token"], Field(description="mean at each position, or one mean over all tokens")
+        Literal["position", "token", "padded"],
+        Field(description="mean at each position, or one mean over all tokens; padded: over padding too"),
     ] = "position"
     reference: Annotated[str, Field(description="episodes that give the mean: the recipe's own, or a split")] = OWN
     variable: Annotated[
         str | None, Field(description="of value `counterpart`: whose prompts differ in this; what they have stands in")
     ] = None
+    mlps: Annotated[
+        Literal["sources", "recomputed"],
+        Field(description="on paths into a port: sources like others, or what they make of the changed stream"),
+    ] = "sources"
 
     @model_validator(mode="after")
     def _from_its_own(self) -> Self:
         if self.value == "resample" and self.reference != OWN:
             raise ValueError("resample takes values of the recipe's own episodes (reference: episodes)")
+        if self.over == "padded" and (self.value != "mean" or self.reference == OWN):
+            raise ValueError("padded is a mean over another set's batches: give a split as reference")
         return self
 
     @model_validator(mode="after")

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 from pydantic import ConfigDict
 
 Decoding: TypeAlias = Literal["forced", "greedy"]
-Unit: TypeAlias = Literal["share", "logit", "r2", "product"]
+Unit: TypeAlias = Literal["share", "logit", "r2", "product", "ratio"]
 # An end of a sweep's scale. "unchanged" is a chain's own: its ports rebuilt, nothing ablated before the first link.
 End: TypeAlias = Literal["", "nothing", "unchanged", "everything"]
 JOINT = "; "  # between the warnings of a row

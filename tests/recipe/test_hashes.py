@@ -52,6 +52,7 @@ KINDS: list[dict[str, Any]] = [
     {"kind": "ablate-only-one"} | SWEEP,
     {"kind": "chained-patch", "sources": "enc-self-0.*", "chain": ["enc-self-1.0.v", "dec-cross-0.0.k"]},
     {"kind": "position-swap", "ports": "enc-self-0.0.v"},
+    {"kind": "chained-swap", "ports": "enc-self-0.0.v", "chain": ["dec-cross-0.0.k"], "ablate": "enc-self-0.1"},
     {"kind": "steer", "variable": "index-in-question", "sets": [{"name": "a", "sites": "enc-self-0.0.z"}]},
     {"kind": "activation-patch", "variable": "argument", "sites": "enc-self-0.0.z"},
     {"kind": "ablate-set", "nodes": "enc-self-0.0"},

@@ -109,7 +109,9 @@ def drawings(name: str, result: Result) -> Iterator[tuple[str, Callable[[Result]
     if logits:
         yield "components", draw_components, replace(result, rows=logits)
     for measure in dict.fromkeys(row.measure for row in others):
-        yield measure, draw_bars, replace(result, rows=[row for row in others if row.measure == measure])
+        drawing = draw_components if measure.startswith("variance-share") else draw_bars
+        name = measure.replace(" (", "-").rstrip(")")  # `contribution (authors)`: part of a file's name
+        yield name, drawing, replace(result, rows=[row for row in others if row.measure == measure])
 
 
 def _placed(rows: list[Row]) -> bool:

@@ -83,7 +83,7 @@ def draw_bars(result: Result) -> Figure:
 
 
 def draw_components(result: Result) -> Figure:
-    """Logit attribution: the components in the order of computation, coloured by kind (or by condition, if several)."""
+    """Logit attribution, or shares of variance: components as they are computed, coloured by kind or by condition."""
     rows = overall(result.rows)
     heads, conditions = list(dict.fromkeys(row.of for row in rows)), list(dict.fromkeys(row.condition for row in rows))
     several = len(conditions) > 1
@@ -104,7 +104,10 @@ def draw_components(result: Result) -> Figure:
     axes.set_yticks(range(len(heads)), heads, fontsize=6)
     axes.set_ylim(len(heads) - 0.4, -0.6)
     mean = f"above the mean {task_of(result).words.token}"
-    axes.set_xlabel(f"contribution to the right token's logit\n({mean}; final LayerNorm frozen)")
+    logit = f"contribution to the right token's logit\n({mean}; final LayerNorm frozen)"
+    axes.set_xlabel(
+        logit if rows[0].unit == "logit" else "share of the variance of the decoder's output\n(first two steps)"
+    )
     if several:
         _legend(axes, conditions, palette)
     title(figure, result)

@@ -12,6 +12,7 @@ KINDS: Registry[type[Recipe]] = Registry(
         "ablate-only-one": "steer.recipe.kinds.one_source:AblateOnlyOne",
         "chained-patch": "steer.recipe.kinds.chained_patch:ChainedPatch",
         "position-swap": "steer.recipe.kinds.position_swap:PositionSwap",
+        "chained-swap": "steer.recipe.kinds.chained_swap:ChainedSwap",
         "steer": "steer.recipe.kinds.steer:Steer",
         "activation-patch": "steer.recipe.kinds.activation_patch:ActivationPatch",
         "intervene": "steer.recipe.kinds.intervene:Intervene",

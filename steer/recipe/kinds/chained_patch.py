@@ -41,12 +41,12 @@ class ChainedPatch(OnScale):
         return [] if names.faults else self._runs(lowering, links, sources)
 
     def _runs(self, lowering: Lowering, links: list[Site], sources: list[Node]) -> list[Run]:
-        keep, ablated = self.mode == "keep-only-one", lowering.ablated
-        others = ablated if self.others == "ablated" else Of(CLEAN)
+        keep, ablated, through = self.mode == "keep-only-one", lowering.ablated, lowering.recomputed
+        others = Rebuilt(ablated if self.others == "ablated" else Of(CLEAN), (), through)
         firsts: list[tuple[str, End, Edit]] = [
             (UNCHANGED, "unchanged", Edit(links[0], Rebuilt(Of(CLEAN)))),
-            (EVERYTHING, "everything", Edit(links[0], Rebuilt(ablated), self.places)),
-            *((str(source), "", one_link(links[0], keep, source, ablated, self.places)) for source in sources),
+            (EVERYTHING, "everything", Edit(links[0], Rebuilt(ablated, (), through), self.places)),
+            *((str(source), "", one_link(links[0], keep, source, ablated, self.places, through)) for source in sources),
         ]
         runs = [
             run

@@ -49,8 +49,8 @@ def one_at_a_time(recipe: KeepOnlyOne | AblateOnlyOne, lowering: Lowering, keep:
     lowering.reach.check_direct(sources, targets)
     if names.faults:
         return []
-    ablated = lowering.ablated
-    all_ablated = [Edit(target, Rebuilt(ablated), recipe.places) for target in targets]
-    links = {s: [one_link(target, keep, s, ablated, recipe.places) for target in targets] for s in sources}
+    ablated, through = lowering.ablated, lowering.recomputed
+    all_ablated = [Edit(target, Rebuilt(ablated, (), through), recipe.places) for target in targets]
+    links = {s: [one_link(target, keep, s, ablated, recipe.places, through) for target in targets] for s in sources}
     swept = [replace(lowering.run(str(source), edits), site=str(source)) for source, edits in links.items()]
     return [lowering.run(EVERYTHING, all_ablated, "everything"), *swept]

@@ -34,7 +34,10 @@ class Compositional(TaskOf[Episode, Episodes]):
     span_names = (*ARGUMENTS, "function")
     labels = LABELS
     label_titles = LABEL_TITLES
-    labels_text = "of assignments (A = red) whose symbol is asked about: A or red; or the decoder's steps"
+    labels_text = (
+        "of assignments (A = red) whose symbol is asked about: A (symbols) or red (colours); the question's own "
+        "arguments; all copies of their colours; or the decoder's steps"
+    )
     exchange, needed, handles, carriers = EXCHANGE, NEEDED, HANDLES, CARRIERS
     notes = evaluation.NOTES
     lesson: ClassVar[type[Lesson]] = CompositionalLesson
@@ -97,7 +100,7 @@ class Compositional(TaskOf[Episode, Episodes]):
         if variable != INDEX:
             raise SteerError(f"--swap exchanges the {INDEX}; give --change {variable} without it")
         arguments = example.question.arguments
-        if not example.has_two_arguments or {symbol.upper() for symbol in named} != set(arguments):
+        if not example.has_two_arguments or set(map(str.upper, named)) != set(map(str.upper, arguments)):
             asked = " and ".join(arguments) if example.has_two_arguments else "only one argument"
             raise SteerError(f"--swap {' '.join(named)}: the question has {asked}")
 
