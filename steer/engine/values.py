@@ -40,6 +40,7 @@ from steer.plan.plan import (
 )
 
 Hooks = Mapping[str, Tensor]
+NOTHING: Hooks = {}  # what a pass has met before it begins
 
 
 @dataclass
@@ -136,7 +137,7 @@ class Worlds:
         one = whole.select(head_axis(before), before.node.head or 0)
         return cast(Rotating, self.model).turned(site, one, self.batch, self._columns(value.places))
 
-    def write(self, node: Node, value: Value, met: Hooks) -> Tensor:
+    def write(self, node: Node, value: Value, met: Hooks = NOTHING) -> Tensor:
         """What a node adds to its stream. `Current`: as this pass has it; clean, where the pass has not been."""
         site = self.model.layout.write(node)
         hook = self.model.steps.hook(site)

@@ -27,7 +27,7 @@ from steer.models.subject import Subject
 from steer.plan.plan import Plan
 from steer.recipe.load import Loaded
 from steer.recipe.schema import Recipe
-from steer.results.directions import read_direction
+from steer.results.directions import direction_hash
 from steer.results.provenance import Provenance
 from steer.results.result import Result, content_hash
 from steer.results.rows import JOINT
@@ -140,7 +140,7 @@ def experiment_hash(recipe: Recipe, subject: Subject, folder: Path = Path(), mem
     if recipe.task.fingerprint:
         settings["task"] = recipe.task.fingerprint
     if recipe.files:
-        settings["files"] = {name: read_direction(folder / name).sha256 for name in recipe.files}
+        settings["files"] = {name: direction_hash(folder / name) for name in recipe.files}
     return content_hash(question, subject.weights.identity, __version__, settings)
 
 

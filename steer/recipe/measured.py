@@ -15,7 +15,7 @@ def measured_sites(recipe: Recipe, names: KeyedNames) -> list[Reads]:
     for number, measure in enumerate(recipe.measures):
         key: Key = ("measures", number)
         if measure.foresees and not recipe.foretells:
-            text = "only a position-swap, a steer or values of a counterpart have a counterfactual answer"
+            text = "only a swap, a steer or values of a counterpart have a counterfactual answer"
             names.fault((*key, "against"), text)
         if measure.step_by_step and measure.foresees and not recipe.keeps_length:
             text = "the changed answer may be of another length, so it cannot be compared step by step"

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 
-from steer.base.errors import ConfigError
+from steer.base.errors import ConfigError, SteerError
 from steer.base.files import read_file, write_atomically
 from steer.base.yaml import Strict
 
@@ -100,6 +100,14 @@ def read_direction(path: Path) -> Direction:
     if not np.isfinite(rows).all():
         raise ConfigError(f"{path}: {ROWS} holds numbers that are not finite")
     return Direction(rows, about)
+
+
+def direction_hash(path: Path) -> str:
+    """Of the numbers in a file; empty for one that cannot be read, which is said when the recipe is lowered."""
+    try:
+        return read_direction(path).sha256
+    except SteerError:
+        return ""
 
 
 def _metadata(data: bytes) -> dict[str, Any]:
