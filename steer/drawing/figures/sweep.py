@@ -17,6 +17,8 @@ from steer.drawing.figures.theme import COLUMN, INK, MUTED, new_figure, short, t
 from steer.results.result import Result
 from steer.results.rows import Row, overall
 
+HELD = {"wrong": "above the wrong answers'", "counterfactual": "above the counterpart's answer's"}
+
 
 class Series:
     """What is compared within a condition: measures, heads and what they are compared with, as far as they differ."""
@@ -103,7 +105,7 @@ def draw_components(result: Result) -> Figure:
     axes.axvline(0, color=INK, linewidth=0.6)
     axes.set_yticks(range(len(heads)), heads, fontsize=6)
     axes.set_ylim(len(heads) - 0.4, -0.6)
-    mean = f"above the mean {task_of(result).words.token}"
+    mean = HELD.get(rows[0].against, f"above the mean {task_of(result).words.token}")
     axes.set_xlabel(f"contribution to the right token's logit\n({mean}; final LayerNorm frozen)")
     if several:
         _legend(axes, conditions, palette)
