@@ -17,6 +17,7 @@ from steer.models.plain.config import ModelConfig
 from steer.models.plain.transformer import Transformer, initialise
 from steer.models.protocol import Batch
 from steer.plan.plan import COUNTERPART, REFERENCE, Forced, Mean, Plan, Zero, values_within
+from steer.recipe.kinds.activation_patch import ActivationPatch
 from steer.recipe.kinds.steer import Steer
 from steer.recipe.load import load_recipe
 from steer.recipe.lower import lower
@@ -91,11 +92,11 @@ def test_every_shipped_recipe_agrees_with_plain_hooks(engine: Engine, name: str)
     recipe = load_recipe(name).recipe
     episodes = TWO_ARGUMENTS if recipe.episodes.arity == 2 else EPISODES
     others = []
-    if isinstance(recipe, Steer):
+    if isinstance(recipe, Steer | ActivationPatch):
         episodes = [episode for episode in TWO_ARGUMENTS if counterpart(episode, recipe.variable)]
         others = counterparts(episodes, recipe.variable)
     plan = lower(recipe, CAST).plan
-    assert any(run.name == COUNTERPART for run in plan.runs) == isinstance(recipe, Steer)
+    assert any(run.name == COUNTERPART for run in plan.runs) == isinstance(recipe, Steer | ActivationPatch)
     assert compare_with_oracle(engine, plan, episodes, others=others) == reads(plan, engine) > 0
 
 

@@ -238,4 +238,4 @@ def test_passes_start_at_the_patched_site():
     passes = make_schedule(plan, MODEL.model.layout, MODEL.model.steps).passes
     starts = {one.run.name: one.start for one in passes}
     own = {"dec-cross-1.0.z": "dec.1.cross_attn.write", "enc-mlp-2": "enc.2.mlp.write"}
-    assert starts == {"counterpart": "enc.embed"} | own
+    assert starts == {"the counterpart run itself": "enc.embed"} | own

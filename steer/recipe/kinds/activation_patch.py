@@ -59,7 +59,8 @@ class ActivationPatch(Recipe):
         sites = lowering.reach.sites(key, lowering.differing(key, named, lambda site: site)) if named else []
         if names.faults:
             return []
-        end = Run(self._other, (as_counterpart(lowering.layout),), lowering.reads, self._other, end="everything")
+        whole = (as_counterpart(lowering.layout),)
+        end = Run(f"the {self._other} run itself", whole, lowering.reads, self._other, end="everything")
         return [end, *(run for site in sites for run in self._patches(lowering, site))]
 
     def _patches(self, lowering: Lowering, site: Site) -> Iterator[Run]:
