@@ -78,9 +78,10 @@ def discover(
     pruned = prune(lab, tell=shrinking_steps(tell, 0.35, 0.7)) if writers and able else Pruned([], [])
     direct = [node for node, share in shares.items() if share.low > threshold]
     members = members_of(choosing, roles, writers, edges, direct, pruned.core)
+    weights = checkpoint.weights
     circuit = Circuit(
         task=checkpoint.task.name,
-        checkpoint=Described(**vars(checkpoint.weights)),
+        checkpoint=Described(name=weights.name, sha256=weights.sha256, numbering=weights.numbering),
         roles=heads_in_role(checkpoint.task.roles, members, edges, {str(head): shares[head].value for head in writers}),
         members=tuple(members),
         edges=tuple(edges),
