@@ -104,7 +104,7 @@ def draw_components(result: Result) -> Figure:
     axes.set_yticks(range(len(heads)), heads, fontsize=6)
     axes.set_ylim(len(heads) - 0.4, -0.6)
     mean = f"above the mean {task_of(result).words.token}"
-    axes.set_xlabel(f"contribution to the right token's logit\n({mean}; final LayerNorm frozen)")
+    axes.set_xlabel(f"contribution to the right token's logit\n({mean}; final norm frozen)")
     if several:
         _legend(axes, conditions, palette)
     title(figure, result)

@@ -33,7 +33,7 @@ class Compositional(TaskOf[Episode, Episodes]):
     variables = counterparts.VARIABLES
     labels = LABELS
     label_titles = LABEL_TITLES
-    labels_text = "of assignments (A = red) whose symbol is asked about: A or red; or the decoder's steps"
+    labels_text = "of assignments (A = red) whose symbol is asked about: A or red; or the steps of the answer"
     exchange, needed, handles, carriers = EXCHANGE, NEEDED, HANDLES, CARRIERS
     notes = evaluation.NOTES
     lesson: ClassVar[type[Lesson]] = CompositionalLesson
