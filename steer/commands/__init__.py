@@ -46,6 +46,8 @@ class Group(TyperGroup):
         try:
             return super().main(*arguments, **options)
         except OSError as error:  # the disk is full, or may not be read
+            if is_debugging():
+                typer.echo(traceback_of(error), err=True)
             place = f"{error.filename}: " if error.filename else ""
             typer.echo(f"error: {place}{error.strerror or error}", err=True)
             _leave(2)

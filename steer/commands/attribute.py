@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 RECIPE = "paper/fig02a_logit_attribution"
 TITLES = {
-    "logit-attribution": "logit contribution (final LayerNorm frozen)",
+    "logit-attribution": "logit contribution (final norm frozen)",
     "attention-accuracy": "attention accuracy",
 }
 

@@ -5,7 +5,7 @@ The order of events; the steps themselves are in the other files of this room.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from steer.anatomy.layout import Layout
@@ -17,12 +17,12 @@ from steer.discover.interchange import interchange
 from steer.discover.lab import Lab
 from steer.discover.prune import Pruned, judge, needed_mlps, prune
 from steer.discover.roles import Score, role_scores
-from steer.discover.trace import THRESHOLD, trace
+from steer.discover.trace import THRESHOLD, Trace, trace
 from steer.discover.writers import chosen, logit_shares, writing_heads
 from steer.engine.engine import Engine
 from steer.models.checkpoint import Checkpoint
 from steer.results.circuit import Circuit, Described, Edge, Member
-from steer.results.evidence import Check, Evidence, HeadSet, Kept, KeptAttention, SearchSettings
+from steer.results.evidence import Check, Estimate, Evidence, HeadSet, Kept, KeptAttention, SearchSettings
 from steer.tasks.task import Example
 
 EPISODES = 250  # of each kind
@@ -54,6 +54,26 @@ class BestRoles:
         self.best = {node: s for node, s in self.best.items() if s.role != role or node in outputs}
 
 
+@dataclass(frozen=True)
+class Searched:
+    """Everything that a search has measured, on the episodes of `lab` and on those of them that choose."""
+
+    lab: Lab
+    choosing: Lab
+    threshold: float
+    roles: BestRoles
+    look_alikes: Mapping[Node, Score]  # heads that fit a role, whether they matter or not
+    shares: Mapping[Node, Estimate]
+    outputs: Sequence[Node]  # heads that look at the next token and write it
+    writers: Sequence[Node]  # heads that paths are traced from
+    traces: Sequence[Trace]
+    pruned: Pruned
+
+    @property
+    def edges(self) -> list[Edge]:
+        return [edge for found in self.traces for edge in found.edges]
+
+
 def discover(
     checkpoint: Checkpoint, searched: Sequence[Example], judged: Sequence[Example], count: int = EPISODES,
     threshold: float = THRESHOLD, tell: Tell = lambda done, text: None,
@@ -62,50 +82,67 @@ def discover(
     engine = Engine(checkpoint.model)
     lab = Lab(checkpoint, searched[:count], engine=engine)
     choosing = Lab(checkpoint, choices(checkpoint.task, searched)[:count], engine=engine)
+    found = search(lab, choosing, threshold, tell)
+    circuit = circuit_of(found, SearchSettings(episodes=count, threshold=threshold))
+    return verified(checkpoint, circuit, judged[: 2 * count], engine, tell) if found.pruned.core else circuit
+
+
+def search(lab: Lab, choosing: Lab, threshold: float, tell: Tell) -> Searched:
+    """Roles, heads that write the choice, the paths into them, and the smallest set of heads."""
     tell(0.02, "roles")
     roles = BestRoles(role_scores(choosing))
     shares = logit_shares(choosing)
-    output = checkpoint.task.output_role
+    output = lab.task.output_role
     outputs = writing_heads([h for h in lab.layout.heads if roles.role(h) == output], shares, threshold)
     look_alikes = dict(roles.best)
     roles.keep_outputs(outputs, output)
-    writers = outputs or writing_heads(
-        lab.layout.heads, shares, threshold
-    )  # without heads that look: all heads that write
+    # Without heads that look at what they write, paths are traced from all heads that write.
+    writers = outputs or writing_heads(lab.layout.heads, shares, threshold)
     traces = [trace(choosing, head, threshold, shrinking_steps(tell, 0.05, 0.35), bool(outputs)) for head in writers]
-    edges = [edge for found in traces for edge in found.edges]
     able = lab.mean(lab.clean(lab.exact(), 1)) >= ABLE
     pruned = prune(lab, tell=shrinking_steps(tell, 0.35, 0.7)) if writers and able else Pruned([], [])
-    direct = [node for node, share in shares.items() if share.low > threshold]
-    members = members_of(choosing, roles, writers, edges, direct, pruned.core)
+    return Searched(lab, choosing, threshold, roles, look_alikes, shares, outputs, writers, traces, pruned)
+
+
+def circuit_of(found: Searched, settings: SearchSettings) -> Circuit:
+    """What a search has measured, as a circuit that is not checked yet."""
+    checkpoint, edges, threshold = found.lab.checkpoint, found.edges, found.threshold
+    direct = [node for node, share in found.shares.items() if share.low > threshold]
+    members = members_of(found.choosing, found.roles, found.writers, edges, direct, found.pruned.core)
     weights = checkpoint.weights
-    circuit = Circuit(
+    written = {str(head): found.shares[head].value for head in found.writers}
+    return Circuit(
         task=checkpoint.task.name,
         checkpoint=Described(name=weights.name, sha256=weights.sha256, numbering=weights.numbering),
-        roles=heads_in_role(checkpoint.task.roles, members, edges, {str(head): shares[head].value for head in writers}),
+        roles=heads_in_role(checkpoint.task.roles, members, edges, written),
         members=tuple(members),
         edges=tuple(edges),
-        groups=tuple(group for found in traces for group in found.groups),
-        evidence=Evidence(
-            settings=SearchSettings(episodes=count, threshold=threshold),
-            steer=__version__,
-            searched_on=f"{len(lab.episodes)} episodes; roles and paths on {len(choosing.episodes)} that choose",
-            traced_from=tuple(map(str, writers)),
-            read_by="attention" if outputs else "writing",
-            ablation="mean by position over the episodes at hand (searched, or judged)",
-            threshold=threshold,
-            scale="0: everything ablated at the port of the head that writes; 1: nothing ablated",
-            majority=MAJORITY,
-            logit_shares={str(node): share for node, share in shares.items() if share.low > threshold / 2},
-            look_alikes={
-                str(head): score.role
-                for head, score in look_alikes.items()
-                if roles.role(head) is None or str(head) not in {member.node for member in members}
-            },
-            curve=tuple(pruned.curve),
-        ),
+        groups=tuple(group for one in found.traces for group in one.groups),
+        evidence=evidence_of(found, settings, members),
     )
-    return verified(checkpoint, circuit, judged[: 2 * count], engine, tell) if pruned.core else circuit
+
+
+def evidence_of(found: Searched, settings: SearchSettings, members: Sequence[Member]) -> Evidence:
+    count, choosing = len(found.lab.episodes), len(found.choosing.episodes)
+    named = {member.node for member in members}
+    return Evidence(
+        settings=settings,
+        steer=__version__,
+        searched_on=f"{count} episodes; roles and paths on {choosing} that choose",
+        traced_from=tuple(map(str, found.writers)),
+        read_by="attention" if found.outputs else "writing",
+        ablation="mean by position over the episodes at hand (searched, or judged)",
+        threshold=found.threshold,
+        scale="0: everything ablated at the port of the head that writes; 1: nothing ablated",
+        majority=MAJORITY,
+        logit_shares={str(node): share for node, share in found.shares.items() if share.low > found.threshold / 2},
+        look_alikes={
+            str(head): score.role
+            for head, score in found.look_alikes.items()
+            if found.roles.role(head) is None or str(head) not in named
+        },
+        curve=tuple(found.pruned.curve),
+    )
 
 
 def verified(
@@ -175,8 +212,9 @@ def kept_attention(lab: Lab, head: Node, core: Sequence[Node]) -> KeptAttention:
 
 
 def members_of(
-    lab: Lab, roles: BestRoles, writers: list[Node], edges: list[Edge], direct: list[Node], core: list[Node]
+    lab: Lab, roles: BestRoles, writers: Sequence[Node], edges: list[Edge], direct: list[Node], core: list[Node]
 ) -> list[Member]:
+    """The nodes on traced paths, those that write much of the choice, and the smallest set of heads."""
     traced = {edge.source for edge in edges} | {str(node) for node in (*writers, *direct)}
     members = []
     for node in lab.layout.nodes:

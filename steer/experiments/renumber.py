@@ -14,9 +14,7 @@ from steer.anatomy.names import Names, Roles
 from steer.anatomy.nodes import Node, parse_node
 from steer.base.errors import CheckpointError, SteerError
 from steer.experiments.renaming import rename_heads
-from steer.models.checkpoint import Checkpoint, weights_data, weights_hash
-from steer.models.plain.heads import reorder_heads
-from steer.models.plain.transformer import Transformer
+from steer.models.checkpoint import Checkpoint, Transformer, weights_data, weights_hash
 from steer.models.record import Record, Renumbered
 from steer.results.circuit import Circuit
 
@@ -114,7 +112,7 @@ class Renumbering:
 
 def renumber(checkpoint: Checkpoint, numbering: Numbering, like: str, name: str) -> Renumbering:
     """A renumbered copy of a checkpoint. `like`: whose numbers they are, in words. `name`: of the new checkpoint."""
-    model = reorder_heads(checkpoint.transformer, numbering.order)
+    model = checkpoint.reordered(numbering.order)
     sha256 = weights_hash(weights_data(model))
     record = checkpoint.record.model_copy(
         update={"weights_sha256": sha256, "renumbered": _composed(checkpoint.record, numbering.order, like)}

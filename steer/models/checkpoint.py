@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from steer.anatomy.names import Names
+from steer.anatomy.nodes import Node
 from steer.base.errors import CheckpointError
 from steer.base.files import open_file, write_atomically
 from steer.base.log import LOG
@@ -26,6 +27,7 @@ from steer.models.decoding import answers
 from steer.models.header import read_header
 from steer.models.plain.config import ModelConfig
 from steer.models.plain.family import make_names
+from steer.models.plain.heads import reorder_heads
 from steer.models.plain.model import PlainModel
 from steer.models.plain.transformer import Transformer
 from steer.models.record import Record, read_record
@@ -37,8 +39,8 @@ from steer.tasks import TASKS
 from steer.tasks.task import Example, Task
 
 __all__ = [
-    "Checkpoint", "Record", "check_tensors", "compare_tensors", "describe_tensors", "load_checkpoint", "read_record",
-    "save_checkpoint",
+    "Checkpoint", "Record", "Transformer", "check_tensors", "compare_tensors", "describe_tensors", "load_checkpoint",
+    "read_record", "save_checkpoint",
 ]  # fmt: skip
 WEIGHTS = "model.safetensors"
 SHOWN = 8  # names that a message lists; the rest are counted
@@ -93,6 +95,10 @@ class Checkpoint:
     @cached_property
     def scoring(self) -> Scoring:
         return Scoring(self.task, self.vocabulary, self.device)
+
+    def reordered(self, order: Mapping[Node, Sequence[int]]) -> Transformer:
+        """A copy of the model whose head h of a block is the head `order[block][h]` of this one."""
+        return reorder_heads(self.transformer, order)
 
     def answers(self, examples: Sequence[Example]) -> Iterator[tuple[str, ...]]:
         """The model's own answers, by greedy decoding."""

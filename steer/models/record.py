@@ -72,6 +72,19 @@ class Record(BaseModel):
         """A note for readers of head numbers; empty if they are as trained."""
         return "" if self.renumbered is None else f"heads renumbered like {self.renumbered.like}"
 
+    def summary(self, name: str) -> dict[str, Any]:
+        """What `steer ls` lists, as JSON."""
+        config = self.config
+        return {
+            "name": name,
+            "exact_match": (self.accuracy or {}).get("exact_match"),
+            "layers": [config.encoder_layers, config.decoder_layers],
+            "heads": config.heads,
+            "d_model": config.d_model,
+            "seed": self.seed,
+            "description": self.description,
+        }
+
     @property
     def data_seed(self) -> int:
         """The seed of the episodes that this model was trained and tested on."""

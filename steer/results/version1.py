@@ -24,14 +24,14 @@ SAME = (
     "dtype", "versions", "seconds",
 )  # fmt: skip
 CHANGES = (
-    "rows: head is now of, null chance, episodes examples; position is a number, or nothing for all",
-    "rows: unit and end say what the names of measures and conditions said",
-    "details: one list, each entry with its kind",
+    "rows: `head` is now `of`, `null` is `chance`, `episodes` is `examples`; `position` is a number, or empty for all",
+    "rows: `unit` and `end` state what the names of measures and conditions implied",
+    "details: one list, each entry with its `kind`",
     "provenance: kind, description, figures and the wanted number of examples stand beside the recipe",
 )
 CIRCUIT_CHANGES = (
-    "members: each with its block",
-    "evidence: what was checked is under check, groups of questions under groups, asked is now settings",
+    "members: each has its `block`",
+    "evidence: checks are under `check`, groups of questions under `groups`; `asked` is now `settings`",
 )
 
 

@@ -10,6 +10,7 @@ from typing import TypeVar
 from matplotlib.figure import Figure
 
 from steer.base.errors import SteerError
+from steer.base.log import LOG
 from steer.drawing.figures.heatmap import draw_heatmap, heatmaps
 from steer.drawing.figures.histogram import draw_histogram
 from steer.drawing.figures.pattern import draw_patterns
@@ -82,6 +83,7 @@ def attempt(draw: Callable[[], T], name: str) -> tuple[T | None, str]:
     except SteerError:
         raise
     except Exception as error:
+        LOG.debug("the picture %s could not be drawn", name, exc_info=error)
         return None, f"the picture {name} could not be drawn ({type(error).__name__}: {error!s:.200})"
 
 

@@ -106,7 +106,7 @@ def draw_components(result: Result) -> Figure:
     axes.set_yticks(range(len(heads)), heads, fontsize=6)
     axes.set_ylim(len(heads) - 0.4, -0.6)
     mean = HELD.get(rows[0].against, f"above the mean {task_of(result).words.token}")
-    logit = f"contribution to the right token's logit\n({mean}; final LayerNorm frozen)"
+    logit = f"contribution to the right token's logit\n({mean}; final norm frozen)"
     axes.set_xlabel(
         logit if rows[0].unit == "logit" else "share of the variance of the decoder's output\n(first two steps)"
     )

@@ -34,6 +34,11 @@ class ModelConfig:
     activation: Literal["gelu", "relu"] = "gelu"
 
     @property
+    def size(self) -> str:
+        """In words: `2+2 layers, 8 heads of 16`."""
+        return f"{self.encoder_layers}+{self.decoder_layers} layers, {self.heads} heads of {self.d_head}"
+
+    @property
     def answer_tokens(self) -> int:
         """How many tokens the decoder reads and says."""
         return self.answers or self.vocabulary

@@ -21,7 +21,7 @@ class AuthorsEpisode(Episode):
 
     @property
     def prompt(self) -> tuple[str, ...]:
-        """The encoder's input: items, each closed by a separator, then EOS."""
+        """The tokens of the prompt: items, each closed by a separator, then EOS."""
         return join_items(self.items)
 
     def __str__(self) -> str:

@@ -36,7 +36,7 @@ class Compositional(TaskOf[Episode, Episodes]):
     label_titles = LABEL_TITLES
     labels_text = (
         "of assignments (A = red) whose symbol is asked about: A (symbols) or red (colours); the question's own "
-        "arguments; all copies of their colours; or the decoder's steps"
+        "arguments; all copies of their colours; or the steps of the answer"
     )
     exchange, needed, handles, carriers = EXCHANGE, NEEDED, HANDLES, CARRIERS
     notes = evaluation.NOTES
