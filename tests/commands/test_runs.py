@@ -130,7 +130,7 @@ def test_greedy_and_forced_exact_match_agree(steer, recipe_file, tmp_path: Path)
         (["run", "seed=3"], "name at least one recipe"),
         (["run", "FILE", "episodes.arity=2", "episodes.length=[6, 9]"], "0 of 2,000 test episodes match"),
         (["run", "FILE", "checkpoint=nowhere"], "no checkpoint named 'nowhere'"),
-        (["run", "FILE", "--dtype", "float16"], "float32 or float64"),
+        (["run", "FILE", "--dtype", "float16"], "float32, float64 or bfloat16"),
         (["run", "FILE", "--device", "cuda:77"], "no device named"),
         (["run", "FILE", "target=dec-cross-1.77.k"], "target"),
         (["plan", "FILE", "sources=enc-self-5.*"], "sources"),
