@@ -65,7 +65,7 @@ def missing_place(plan: Plan, layout: Layout) -> Callable[[Example], str]:
     wanted: dict[tuple[str, Spot], None] = {}
     for run in plan.runs:
         for edit in run.edits:
-            named = [place for place in edit.places if place != EACH and (run.site or isinstance(place, str))]
+            named = [place for place in edit.places if place != EACH and (run.place or isinstance(place, str))]
             wanted |= dict.fromkeys((task_sequence(layout, edit.site), place) for place in named)
 
     def missing(example: Example) -> str:
