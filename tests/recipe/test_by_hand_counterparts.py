@@ -239,3 +239,17 @@ def test_passes_start_at_the_patched_site():
     starts = {one.run.name: one.start for one in passes}
     own = {"dec-cross-1.0.z": "dec.1.cross_attn.write", "enc-mlp-2": "enc.2.mlp.write"}
     assert starts == {"the counterpart run itself": "enc.embed"} | own
+
+
+def test_a_number_that_some_prompts_do_not_reach():
+    """In a patch of one place they would be counted as unchanged, and are left out; elsewhere they stay."""
+    lengths = sorted(len(episode.prompt) for episode in EPISODES)
+    assert lengths[0] < lengths[-1]
+    measures = [{"name": "exact-match"}]
+    swept = {"kind": "keep-only-one", "target": TARGET, "sources": "enc-mlp-1"} | BORROWED
+    rows = ask(MODEL, EPISODES, **swept, places=[lengths[-1]], measures=measures).rows
+    assert {row.examples for row in rows} == {len(EPISODES)}
+    rows = ask(MODEL, EPISODES, **PATCH, sites="enc-mlp-1", places=[lengths[-1]], measures=measures).rows
+    reached = sum(length == lengths[-1] for length in lengths)
+    assert {row.examples for row in rows} == {reached}
+    assert all(f"left out: {len(EPISODES) - reached} without place {lengths[-1]}" in row.warning for row in rows)
