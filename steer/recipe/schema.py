@@ -30,7 +30,7 @@ OWN = "episodes"  # the recipe's own
 # What the conditions at the ends of a scale are called; the second is a chain's own, nothing changed before its first
 # link. Only people read these words: a run says itself which end it is.
 NOTHING, UNCHANGED, EVERYTHING = "nothing ablated", "nothing ablated before the chain", "everything ablated"
-BEFORE = "before"  # the clean run of kinds that change the answer
+BEFORE, CEILING = "before", "ceiling"  # the clean run of kinds that change the answer
 
 
 class TaskFile(Strict):

@@ -19,9 +19,8 @@ from steer.base.yaml import AT_LEAST_ONE, Strict
 from steer.plan.plan import Edit, Run
 from steer.recipe.edits import as_counterpart
 from steer.recipe.interventions import Intervention, Made, make
-from steer.recipe.kinds.steer import CEILING
 from steer.recipe.lowering import Lowering
-from steer.recipe.schema import BEFORE, Recipe
+from steer.recipe.schema import BEFORE, CEILING, Recipe
 from steer.tasks.task import Example, Task
 
 RANDOM = "random"

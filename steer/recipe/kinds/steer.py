@@ -17,10 +17,10 @@ from steer.base.yaml import AT_LEAST_ONE, Strict
 from steer.plan.plan import COUNTERPART, Edit, Of, Run
 from steer.recipe.edits import as_counterpart, exchange
 from steer.recipe.lowering import Lowering
-from steer.recipe.schema import BEFORE, Recipe
+from steer.recipe.schema import BEFORE, CEILING, Recipe
 from steer.tasks.task import Example, Task
 
-CONTROL, CEILING = "control", "ceiling"
+CONTROL = "control"
 
 
 class SteeredSet(Strict):
