@@ -88,8 +88,8 @@ RUNS = [
     (name, value)
     for name in recipe_names()
     for value in ("mean", "zero", "resample")
-    if value == "mean" or load_recipe(name).recipe.kind != "clean"
-]
+    if value == "mean" or (load_recipe(name).recipe.kind != "clean" and not name.startswith("authors/"))
+]  # the authors' recipes have their own mean, over other prompts
 
 
 @pytest.mark.parametrize(("recipe", "value"), RUNS)
