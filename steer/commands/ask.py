@@ -20,7 +20,7 @@ def ask(
     prompt: PromptOption = None,
     episode: Annotated[int | None, typer.Option(help="Number of a test episode (default: one that fits).")] = None,
     swap: Annotated[
-        tuple[str, str] | None, typer.Option(help="The question's two symbols: exchange their positions.")
+        tuple[str, str] | None, typer.Option(help="The two tokens of the prompt whose positions are exchanged.")
     ] = None,
     change: Annotated[
         str | None, typer.Option(help="The variable to change (default: the one that exchanged positions change).")
@@ -31,7 +31,7 @@ def ask(
     out: OutOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Ask the model, predict what it would say if one variable were different, make it so, and compare."""
+    """Ask the model, predict its answer with one variable changed, steer the model to it, and compare."""
     from dataclasses import asdict
     from hashlib import sha256
     from json import dumps

@@ -1,4 +1,4 @@
-"""`steer attribute`: who writes the answer."""
+"""`steer attribute`: which components write the answer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 RECIPE = "paper/fig02a_logit_attribution"
 TITLES = {
-    "logit-attribution": "logit contribution (final LayerNorm frozen)",
+    "logit-attribution": "logit contribution (final norm frozen)",
     "attention-accuracy": "attention accuracy",
 }
 
@@ -39,7 +39,7 @@ def attribute(
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Logit attribution of every decoder component, or (--head) one component's page."""
+    """Logit attribution of every component that the logits read, or (--head) one component's page."""
     from steer.base.errors import SteerError
 
     if head is None:

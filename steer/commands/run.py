@@ -26,11 +26,11 @@ def run(
     dtype: DtypeOption = "float32",
     memory: MemoryOption = "4G",
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Recipes at a time, in processes of their own.")] = 1,
-    force: Annotated[bool, typer.Option("--force", help="Run again what is already known.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Run again, even if the result is saved.")] = False,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Run recipes: print a table, write rows, metadata and the figure. What is already known is not run again."""
+    """Run recipes: print a table, write rows, metadata and figures. Saved results are not computed again."""
     from json import dumps
 
     from steer.base.memory import parse_memory

@@ -38,7 +38,7 @@ class SteeredAnswer:
     steered: tuple[str, ...]  # the model's, with the intervention on
     before: Pattern | None
     after: Pattern | None
-    program: str  # what the task calls that which gives its answers
+    program: str  # the task's name for the program that computes its answers
 
 
 @torch.no_grad()

@@ -1,4 +1,4 @@
-"""One head's attention on one episode, with the tokens it runs between."""
+"""One head's attention on one episode, and the tokens on both axes."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from torch import Tensor
 from steer.anatomy.nodes import Node, Site
 from steer.base.errors import SteerError
 from steer.engine.engine import Engine
+from steer.engine.session import Inputs, Session
 from steer.measures.pattern import axis_tokens
 from steer.models.greedy import write_answers
 from steer.models.subject import Subject
+from steer.plan.plan import clean_plan
 from steer.results.details import Pattern
 from steer.tasks.task import Example
 
 
 def choose_episode(subject: Subject, number: int | None, prompt: str | None) -> Example:
-    """An example by its number, of the held-out split or of the file of prompts, or one that was typed."""
+    """An example by its number, of the held-out split or of the file of prompts, or one that the user typed."""
     if number is not None and prompt is not None:
         raise SteerError("give --episode or --prompt, not both")
     task = subject.task
@@ -41,9 +43,9 @@ def attention_pattern(subject: Subject, head: Node, episode: Example) -> Pattern
     engine, site = Engine(subject.model), Site(head, "pattern")
     subject.examine([episode])
     written = answer_of(subject, engine, episode)
-    (batch,) = engine.batches([episode.answering(written)])
-    weights = engine.clean(batch, [site])[site][0]
-    queries, keys = axis_tokens(engine.layout, head, batch, 0, subject.scoring.vocabulary)
+    (found,) = Session(engine, clean_plan([site]), Inputs([episode.answering(written)]))
+    weights = found.values[site][0]
+    queries, keys = axis_tokens(engine.layout, head, found.batch, 0, subject.scoring.vocabulary)
     return Pattern(str(head), str(episode), written, queries, keys, plain_numbers(weights), expected=episode.answer)
 
 

@@ -1,4 +1,4 @@
-"""Is the device there, and the kind of number known? Asked before any work starts."""
+"""Checks, before any work starts, that a device exists and a kind of number is known."""
 
 from __future__ import annotations
 

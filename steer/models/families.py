@@ -1,4 +1,4 @@
-"""Families of models by name. What a family must give is said here; each has a folder of its own.
+"""Families of models by name. `Family` says what each must offer; each has a folder of its own.
 
 A checkpoint is named `FAMILY:PLACE`; without a family in front it is a shipped name or a folder, of the plain family
 unless its `config.json` says that it is a Hugging Face model.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Family(Protocol):
-    """`place` is what follows the family's name: whatever the family finds a checkpoint by."""
+    """`place` is what follows the family's name: whatever the family uses to find a checkpoint."""
 
     def names(self, place: str) -> Names: ...
     def steps(self, place: str) -> Steps: ...

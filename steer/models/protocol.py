@@ -67,6 +67,7 @@ class Readout:
 
     rows: Tensor  # V D
     bias: Tensor  # V
+    gain: Tensor | None = None  # D: of the last LayerNorm, where that is what stands before
 
 
 @dataclass(frozen=True)

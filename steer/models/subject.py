@@ -1,4 +1,4 @@
-"""What an experiment asks for beside the recipe: a model with its names, and a task that is put to it.
+"""What an experiment needs besides the recipe: a model with its names, and a task for it.
 
 A family gives such an object for each of its checkpoints; the plain family's is `Checkpoint`.
 """

@@ -94,8 +94,9 @@ RUNS = [
 
 @pytest.mark.parametrize(("recipe", "value"), RUNS)
 def test_every_shipped_recipe_runs_with_every_ablation(steer, cast: Path, tmp_path: Path, recipe: str, value: str):
-    changes = ["episodes.count=9", f"ablation.value={value}", f"checkpoint={cast}"]
-    changes += [] if value == "mean" else ["figure=none"]  # the same picture with other numbers
+    changes = ["episodes.count=9", f"checkpoint={cast}"]
+    if value != "mean":  # the same picture with other numbers
+        changes += [f"ablation={{value: {value}}}", "figure=none"]
     done = steer("run", recipe, *changes, "--out", tmp_path, "--json")
     assert done.exit_code == 0, done.stderr
     told = json.loads(done.stdout)

@@ -60,6 +60,17 @@ def test_rooms_are_joined_by_few_imports():
     assert len(house.imports()) <= 70
 
 
+def test_the_house_is_not_too_high():
+    assert max(house.storeys(house.imports()).values()) <= 8
+
+
+def test_a_storey_is_one_above_the_highest_room_below():
+    found = {("anatomy", "base"): ["a"], ("plan", "anatomy"): ["b"], ("plan", "base"): ["c"]}
+    assert {room: house.storeys(found)[room] for room in ("base", "anatomy", "tasks", "plan")} == {
+        "base": 1, "anatomy": 2, "tasks": 1, "plan": 3,
+    }  # fmt: skip
+
+
 def test_the_laws_see_an_import_that_breaks_them(tmp_path: Path):
     for room, line in (("base", "from steer.engine.engine import Engine"), ("plan", "from steer import base")):
         (tmp_path / "steer" / room).mkdir(parents=True)

@@ -21,7 +21,7 @@ Step: TypeAlias = Callable[[State], None]
 
 
 class Hook(nn.Module):
-    """A named place in the forward pass: gives back what it is given."""
+    """A named place in the forward pass: an identity module."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x

@@ -14,7 +14,7 @@ from steer.models.huggingface.rows import ROWS
 
 TEXT = "text"  # the one sequence of a decoder: the prompt, and what was said after it
 MOST_TOKENS = 1 << 20  # where a config names no limit
-MOST = 10_000  # of layers or heads: beyond, a config is taken for a mistake
+MOST = 10_000  # layers or heads: larger numbers are taken for a mistake
 # Heads as papers write them, and the hooks of TransformerLens, on models with one kind of heads.
 PAPERS = ((r"l?(\d+)[.h](\d+|\*)((?:\..+)?)", r"dec-self-\1.\2\3"),)
 HOOKS = (

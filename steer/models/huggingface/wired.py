@@ -121,7 +121,7 @@ class Wired(nn.Module):
         return {name: module for name, module in self.named_modules() if isinstance(module, Hook)}
 
     def run(self, state: State, start: str | None = None, stop: str | None = None) -> State:
-        """Take the steps from `start` up to, not including, `stop`. The state is changed and given back."""
+        """Take the steps from `start` up to, not including, `stop`. Changes the state and returns it."""
         steps = self.steps()
         names = list(steps)
         for name in names[names.index(start) if start else 0 : names.index(stop) if stop else None]:

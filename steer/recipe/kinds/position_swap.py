@@ -1,4 +1,4 @@
-"""position-swap: two tokens of the question exchange their position embeddings, as seen by some ports alone."""
+"""position-swap: two tokens of the prompt exchange their position embeddings, as seen by some ports alone."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ AFTER = "after"
 
 
 class PositionSwap(Recipe):
-    """Two question tokens exchange their position embeddings, as seen by these ports alone."""
+    """Two tokens of the prompt exchange their position embeddings, as seen by these ports alone."""
 
     clean_condition: ClassVar[str] = BEFORE
     ablates: ClassVar[bool] = False
     predicts: ClassVar[bool] = True
     kind: Literal["position-swap"]
     ports: Annotated[Ports, Field(description="a head's q, k or v; globs allowed for the head")]
-    tokens: Annotated[tuple[int, int], Field(description="places in the question, counted from 1")] = (1, 2)
+    tokens: Annotated[tuple[int, int], Field(description="places in the prompt, counted from 1")] = (1, 2)
 
     @classmethod
     def task_fields(cls, task: Task) -> dict[str, Any]:
