@@ -93,14 +93,15 @@ def _everything(split: str, data_seed: int) -> Sequence[Episode]:
 
 
 def _fits(episode: Episode, wanted: Episodes) -> bool:
+    """Does an episode pass every filter that is set? (Thousands are tried: filters that are not set cost nothing.)"""
     return (
         wanted.arity in (None, len(episode.question.arguments))
-        and _within(len(episode.answer), wanted.length)
-        and _within(function_count(episode), wanted.functions)
-        and wanted.overlap in (None, shares_argument(episode))
-        and wanted.repeated in (None, repeats_argument(episode))
+        and (wanted.length is None or _within(len(episode.answer), wanted.length))
+        and (wanted.functions is None or _within(function_count(episode), wanted.functions))
+        and (wanted.overlap is None or wanted.overlap == shares_argument(episode))
+        and (wanted.repeated is None or wanted.repeated == repeats_argument(episode))
     )
 
 
-def _within(count: int, ends: tuple[int, int] | None) -> bool:
-    return ends is None or ends[0] <= count <= ends[1]
+def _within(count: int, ends: tuple[int, int]) -> bool:
+    return ends[0] <= count <= ends[1]
