@@ -189,6 +189,14 @@ class Layout:
         """The position embedding that a port reads; None where positions enter in another way."""
         return next((node for node in self.sources(port) if self.is_fixed(node)), None)
 
+    def is_rotated(self, port: Site) -> bool:
+        """Is it a query or key that is rotated by its token's position?"""
+        return f"{port.port}-pre" in self.block(port.node).ports
+
+    def is_biased(self, port: Site) -> bool:
+        """Is it a query or key whose position enters as a bias of the scores?"""
+        return port.port in ("q", "k") and "bias" in self.block(port.node).ports
+
     @cached_property
     def flow(self) -> tuple[tuple[Site, tuple[Site, ...]], ...]:
         """Each site that is computed from others, with those others, in the order of the forward pass."""

@@ -19,8 +19,11 @@ from steer.base.version import __version__
 from steer.commands.ask import ask
 from steer.commands.attend import attend
 from steer.commands.attribute import attribute
+from steer.commands.check import check
 from steer.commands.cp import cp
+from steer.commands.direction import direction
 from steer.commands.discover import discover
+from steer.commands.doctor import doctor
 from steer.commands.draw import draw
 from steer.commands.episodes import episodes
 from steer.commands.eval import evaluate
@@ -132,10 +135,13 @@ for command in (
     plan,
     validate,
     schema,
+    check,
     attribute,
     attend,
     discover,
+    direction,
     ask,
+    doctor,
     ls,
     cp,
     migrate,

@@ -109,10 +109,11 @@ def circuit_of(found: Searched, settings: SearchSettings) -> Circuit:
     checkpoint, edges, threshold = found.lab.checkpoint, found.edges, found.threshold
     direct = [node for node, share in found.shares.items() if share.low > threshold]
     members = members_of(found.choosing, found.roles, found.writers, edges, direct, found.pruned.core)
+    weights = checkpoint.weights
     written = {str(head): found.shares[head].value for head in found.writers}
     return Circuit(
         task=checkpoint.task.name,
-        checkpoint=Described(**vars(checkpoint.weights)),
+        checkpoint=Described(name=weights.name, sha256=weights.sha256, numbering=weights.numbering),
         roles=heads_in_role(checkpoint.task.roles, members, edges, written),
         members=tuple(members),
         edges=tuple(edges),

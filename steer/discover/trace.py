@@ -159,4 +159,4 @@ def chain_of(
     changed: Value
     rest, changed = (ablated, clean) if mode == "kept" else (clean, ablated)
     first = Edit(chain[0], Rebuilt(rest, tuple((node, changed) for node in nodes)))
-    return chain_runs(layout, name, first, chain, rest, reads)
+    return chain_runs(layout, name, first, chain, Rebuilt(rest), reads)

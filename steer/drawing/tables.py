@@ -16,11 +16,12 @@ from rich.text import Text
 
 from steer.results.details import Pattern
 from steer.results.result import Result
-from steer.results.rows import Row, overall
+from steer.results.rows import Row, overall, own_warning, shared_warnings
 
 WIDEST = 100_000  # columns, if the output is not a terminal
 EDITED = 12  # sites that fit on a line
-NAMED = ("steer", "position-swap", "compare", "ablate-set")  # kinds whose conditions have names, not sites
+# Kinds whose conditions have names, not sites.
+NAMED = ("steer", "position-swap", "chained-swap", "intervene", "compare", "ablate-set")
 
 
 def render(*parts: Table | str) -> str:
@@ -64,15 +65,15 @@ def number(value: float, unit: str = "share") -> str:
 def row_table(rows: Sequence[Row], positions: bool = False) -> Table:
     """The rows over all positions; with `positions`, also those of each position."""
     titles = ("condition", "measure", "of", "against", "position", "value", "95 % interval", "by chance", "warning")
-    shown = rows if positions else overall(rows)
-    return make_table(titles, map(_cells, shown), ("position", "value"))
+    shown, shared = rows if positions else overall(rows), shared_warnings(rows)
+    return make_table(titles, (_cells(row, shared) for row in shown), ("position", "value"))
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: Row, shared: Sequence[str]) -> tuple[str, ...]:
     place = "" if row.position is None else str(row.position)
     chance = "" if row.chance is None else f"{row.chance:.3f} (at {row.tokens})"
     numbers = number(row.value, row.unit), interval(row.low, row.high, row.unit)
-    return (row.condition, row.measure, row.of, row.against, place, *numbers, chance, row.warning)
+    return (row.condition, row.measure, row.of, row.against, place, *numbers, chance, own_warning(row, shared))
 
 
 def result_text(name: str, result: Result, pictures: Sequence[Path], known: bool) -> str:
@@ -85,6 +86,7 @@ def result_text(name: str, result: Result, pictures: Sequence[Path], known: bool
     parts: list[Table | str] = [f"{name} on {origin.checkpoint.name}, {fit}: {result.folder} ({state})"]
     parts += [*filter(None, (origin.checkpoint.numbering,)), ""]
     parts += [row_table(result.rows, "positions" in origin.figures), ""] if result.rows else []
+    parts += [f"warning: {text}" for text in shared_warnings(result.rows)]
     parts += [f"ablated: {origin.ablation}"] if origin.ablation else []
     parts += [f"edited in {condition!r}: {', '.join(sites)}" for condition, sites in _edited(result).items()]
     return render(*parts, *(f"picture: {path}" for path in pictures))

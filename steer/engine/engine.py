@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from steer.anatomy.nodes import Site
+from steer.base.memory import MEMORY
 from steer.engine.ablation import Means
 from steer.engine.backends.local import Change, Local, PassError
 from steer.engine.schedule import Pass, built_on, hook_order, stop_after
@@ -17,29 +18,43 @@ from steer.engine.store import BUDGET, Store, Values
 from steer.engine.values import Worlds
 from steer.models.protocol import Batch, Model, Reading
 
-BATCH = 250
+LARGEST = 250  # examples of a batch: more make nothing faster
 Hooks = Mapping[str, Tensor]
 
 
 class Engine:
-    def __init__(self, model: Model, budget: int = BUDGET) -> None:
+    def __init__(self, model: Model, budget: int = BUDGET, memory: int = MEMORY) -> None:
+        """`budget`: bytes of clean activations that are kept. `memory`: bytes in all, beside the weights."""
+        self.memory = memory
         self.model, self.layout, self.steps = model, model.layout, model.steps
         self.order = hook_order(model.layout, model.steps)
         self.backend = Local(model.module)
         self.store = Store(budget)
-        self._batches: dict[tuple[tuple[Any, ...], int], list[Batch]] = {}
+        self._batches: dict[tuple[tuple[Any, ...], int, bool], list[Batch]] = {}
         self._means: dict[tuple[Batch, ...], Means] = {}
 
-    def batches(self, examples: Sequence[Any], size: int = BATCH) -> list[Batch]:
-        """Batches of examples of similar length, to save padding. The same examples give the same batches."""
-        key = (tuple(examples), size)
+    def batches(self, examples: Sequence[Any], size: int | None = None, in_order: bool = False) -> list[Batch]:
+        """Batches of examples of similar length, to save padding; or in the order in which they come.
+
+        The same examples give the same batches.
+        """
+        size = size or self.batch_size(examples)
+        key = (tuple(examples), size, in_order)
         if key not in self._batches:
-            self._batches[key] = self._make_batches(examples, size)
+            self._batches[key] = self._make_batches(examples, size, in_order)
             self.store.add_group(self._batches[key])
         return self._batches[key]
 
-    def _make_batches(self, examples: Sequence[Any], size: int) -> list[Batch]:
-        by_length = sorted(range(len(examples)), key=lambda row: len(examples[row].prompt))
+    def batch_size(self, examples: Sequence[Any]) -> int:
+        """How many of the longest fit into half of the memory: a pass meets every hook, and logits twice."""
+        longest = max(len(example.prompt) + len(example.answer) for example in examples) + 2
+        vocabulary, width = self.model.like.shape
+        patterns = sum(block.heads for block in self.layout.blocks) * longest**2
+        one = self.model.like.element_size() * (longest * (2 * vocabulary + len(self.order) * width) + patterns)
+        return max(1, min(LARGEST, self.memory // 2 // one))
+
+    def _make_batches(self, examples: Sequence[Any], size: int, in_order: bool) -> list[Batch]:
+        by_length = sorted(range(len(examples)), key=lambda row: 0 if in_order else len(examples[row].prompt))
         count = -(-len(examples) // size)
         ends = [number * len(examples) // count for number in range(count + 1)]  # of even size
         return [self.model.encode(examples, by_length[ends[n] : ends[n + 1]], n) for n in range(count)]
@@ -92,7 +107,7 @@ class Engine:
 
     def means(self, hooks: Iterable[str], batches: Sequence[Batch]) -> Means:
         """The mean of each hook over the examples of these batches; computed once."""
-        means = self._means.setdefault(tuple(batches), Means(self.model.max_length))
+        means = self._means.setdefault(tuple(batches), Means())
         missing = [hook for hook in self.sort(hooks) if hook not in means.sums]
         for batch in batches if missing else ():
             real = {hook: batch.real[self.sequence[hook]] for hook in missing}

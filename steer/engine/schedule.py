@@ -18,15 +18,15 @@ from steer.plan.plan import (
     CLEAN,
     Current,
     Edit,
-    Exchanged,
     Mean,
     Of,
     Plan,
     Rebuilt,
     Resampled,
     Run,
+    Turned,
     Value,
-    Zero,
+    parts_of,
 )  # fmt: skip
 
 
@@ -116,10 +116,12 @@ def _pass(run: Run, layout: Layout, steps: Steps) -> Pass:
 def _settled(edit: Edit, edits: tuple[Edit, ...], layout: Layout) -> Edit:
     """The edit on the clean run's stream, if no other edit reaches the stream: the pass can then start midway."""
     value = edit.value
-    if not (isinstance(value, Rebuilt) and value.rest == Current()):
-        return edit
     moved = touched(layout, [e.site for e in edits if not e.holds], [e.site for e in edits if e.holds])
-    return edit if layout.stream(edit.site) in moved else replace(edit, value=replace(value, rest=Of(CLEAN)))
+    if isinstance(value, Turned) and before_rotation(edit.site) not in moved:
+        return replace(edit, value=replace(value, value=Of(CLEAN)))
+    if isinstance(value, Rebuilt) and value.rest == Current() and layout.stream(edit.site) not in moved:
+        return replace(edit, value=replace(value, rest=Of(CLEAN)))
+    return edit
 
 
 def _needs(one: Pass, schedule: Schedule) -> Iterator[Need]:
@@ -137,36 +139,51 @@ def value_needs(value: Value, site: Site, layout: Layout, steps: Steps) -> Itera
             yield Need(world, steps.hook(site), mean=True)
         case Resampled():
             yield Need(CLEAN, steps.hook(site))
-        case Exchanged(inner, _):
-            yield from value_needs(inner, site, layout, steps)
-        case Rebuilt(rest, changes):
-            yield from _rest_needs(rest, site, layout, steps)
+        case Turned(inner, _):
+            yield from value_needs(inner, before_rotation(site), layout, steps)
+        case Rebuilt(rest, changes, recomputed):
+            if recomputed:
+                yield from _source_needs(rest, site, layout, steps)
+            else:
+                yield from _rest_needs(rest, site, layout, steps)
             for node, change in changes:
                 if change != rest:
                     yield from value_needs(change, layout.write(node), layout, steps)
                     if layout.is_sum(site):  # a change is a difference: the source is needed as it was, too
                         yield from value_needs(base(rest), layout.write(node), layout, steps)
-        case Current() | Zero():
-            pass
+        case _:
+            for part in parts_of(value):
+                yield from value_needs(part, site, layout, steps)
 
 
 def _rest_needs(rest: Value, site: Site, layout: Layout, steps: Steps) -> Iterator[Need]:
     if isinstance(rest, Of) and layout.is_sum(site):
         yield Need(rest.run, steps.hook(layout.stream(site)))
     elif not (isinstance(rest, Current) and layout.is_sum(site)):
-        for node in layout.sources(site):
-            yield from value_needs(base(rest), layout.write(node), layout, steps)
+        yield from _source_needs(rest, site, layout, steps)
+
+
+def _source_needs(rest: Value, site: Site, layout: Layout, steps: Steps) -> Iterator[Need]:
+    for node in layout.sources(site):
+        yield from value_needs(base(rest), layout.write(node), layout, steps)
 
 
 def built_on(edit: Edit, layout: Layout) -> tuple[Site, ...]:
-    """The sites of its own pass that an edit builds on: the stream that it changes, or the writes of every source."""
+    """What an edit must have met in its own pass: the stream that it changes and what its changed sources wrote there,
+    or what every source of it wrote."""
+    if isinstance(edit.value, Turned) and edit.value.value == Current():
+        return (before_rotation(edit.site),)
     if not (isinstance(edit.value, Rebuilt) and edit.value.rest == Current()):
         return ()
     if layout.is_sum(edit.site):
-        return (layout.stream(edit.site),)
+        return (layout.stream(edit.site), *(layout.write(node) for node, _ in edit.value.changes))
     return tuple(layout.write(node) for node in layout.sources(edit.site))
 
 
+def before_rotation(port: Site) -> Site:
+    return Site(port.node, f"{port.port}-pre")
+
+
 def base(rest: Value) -> Value:
-    """The value of a changed source in the stream before the change. (Earlier edits leave the source itself clean.)"""
+    """What a changed source is in the stream that it is changed in; clean, where the pass itself has not been."""
     return Of(CLEAN) if isinstance(rest, Current) else rest

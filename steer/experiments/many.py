@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from steer.base.errors import ConfigError, Fault, SteerError, keyed
 from steer.base.files import check_folder, is_there
 from steer.base.log import BUG, LOG, is_debugging, traceback_of
+from steer.base.memory import MEMORY
 from steer.experiments.processes import TRIES, in_processes
 from steer.recipe.load import Loaded, gather, load_recipe
 from steer.recipe.schema import Recipe
@@ -33,6 +34,7 @@ class Job:
     out: Path = Path("results")
     device: str = "cpu"
     dtype: str = "float32"
+    memory: int = MEMORY
     force: bool = False
 
 
@@ -128,17 +130,19 @@ def run_one(path: Path, job: Job, tell: Callable[[float], None] = lambda done: N
 def _run(path: Path, job: Job, tell: Callable[[float], None]) -> Outcome:
     loaded = load_recipe(str(path), *job.changes)
 
+    from steer.engine.engine import Engine
     from steer.experiments.one import experiment_hash
-    from steer.models.devices import check_device
+    from steer.models.devices import check_device, check_dtype
     from steer.models.families import load_subject
 
-    if job.dtype not in ("float32", "float64"):
-        raise ConfigError(f"--dtype is float32 or float64, not {job.dtype!r}")
+    check_dtype(job.dtype)
     check_device(job.device)
     with loaded.placing(), keyed("checkpoint"):
         checkpoint = load_subject(loaded.recipe.checkpoint, job.device, job.dtype)
-    content = experiment_hash(loaded.recipe, checkpoint)
-    return run_loaded(loaded, checkpoint, job.out / f"{loaded.name}-{content[:8]}", job.force, tell, content=content)
+    content = experiment_hash(loaded.recipe, checkpoint, loaded.folder, job.memory)
+    folder = job.out / f"{loaded.name}-{content[:8]}"
+    engine = Engine(checkpoint.model, job.memory // 4, job.memory)
+    return run_loaded(loaded, checkpoint, folder, job.force, tell, engine, content)
 
 
 def run_loaded(
@@ -152,7 +156,8 @@ def run_loaded(
     from steer.drawing.figures.draw import are_drawn, draw_each, pictures
     from steer.experiments import one as experiment
 
-    content = content or experiment.experiment_hash(loaded.recipe, checkpoint)
+    memory = engine.memory if engine else MEMORY
+    content = content or experiment.experiment_hash(loaded.recipe, checkpoint, loaded.folder, memory)
     result = None if force else saved_result(folder, content)
     unchanged = result is not None
     LOG.debug("%s: %s", folder, "already known" if unchanged else "to be computed")

@@ -64,10 +64,20 @@ class Measure(Strict):
         name: str
         against: str
 
+    @property
+    def looked_at(self) -> str:
+        """The span of the prompt that it is about, if it is about one."""
+        return ""
+
     @classmethod
     def task_fields(cls, task: Task) -> dict[str, Any]:
         """Keys whose choices or words are the task's, as `create_model` takes them."""
         return {}
+
+    @property
+    def foresees(self) -> bool:
+        """Is it held against the answer that is expected under the intervention?"""
+        return self.against in ("counterfactual", "neither")
 
     @property
     def decodes(self) -> bool:

@@ -67,6 +67,9 @@ class Checkpoint:
     def about(self, task: Task) -> Checkpoint:
         return Checkpoint(self.transformer, self.record, self.name, self.circuit, task, self.names)
 
+    def examine(self, examples: Sequence[Example]) -> None:
+        """Its steps are its forward pass: there is nothing to compare."""
+
     @cached_property
     def model(self) -> PlainModel:
         """The transformer as an engine takes it."""

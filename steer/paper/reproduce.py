@@ -1,12 +1,14 @@
 """Every figure and claim of the paper on one checkpoint: recipes in, a folder of figures and a table of claims out.
 
+Or every number of the authors' notebooks, which were made on their own weights.
+
 All recipes share one engine, and with it the clean run of those that look at the same episodes.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,19 +22,52 @@ from steer.base.files import write_atomically
 from steer.base.shipped import RECIPES
 from steer.drawing.page import Line, Page, Section, write_page
 from steer.experiments.many import Outcome, run_loaded
+from steer.paper.anchors import SOURCE, judge_anchors
 from steer.paper.claims import judge_all
-from steer.paper.verdicts import AS, DIFFERS, FULL, OPEN, QUICK, Verdict, tally
+from steer.paper.verdicts import AS, DIFFERS, FULL, OPEN, QUICK, Roles, Verdict, tally
 from steer.recipe.kinds.compare import Compare
 from steer.recipe.load import Loaded, load_recipe
 from steer.results.provenance import Json
+from steer.results.result import Result
 
 if TYPE_CHECKING:
     from steer.models.checkpoint import Checkpoint
 
 Advance = Callable[[float, str], None]
 Spec = TypeVar("Spec", bound=BaseModel)
-RULE = "rule: as in the paper if"
 MARKS = {AS: "same", DIFFERS: "other", OPEN: "open"}  # the colour of a verdict's line
+
+
+def paper_recipes() -> list[Path]:
+    return [*sorted((RECIPES / "paper").glob("*.yaml")), RECIPES / "swap_index.yaml"]
+
+
+def notebook_recipes() -> list[Path]:
+    return sorted((RECIPES / "authors").glob("*.yaml"))
+
+
+@dataclass(frozen=True)
+class Against:
+    """What a checkpoint is compared with: recipes, claims about their results, and words for the page."""
+
+    title: str
+    where: str  # the heads of two columns
+    rule: str
+    recipes: Callable[[], list[Path]]
+    judge: Callable[[Mapping[str, Result], Roles, Mapping[str, str], str], list[Verdict]]
+    note: str = ""
+
+
+PAPER = Against(
+    "The paper's figures and claims", "in the paper", "rule: as in the paper if", paper_recipes, judge_all,
+)  # fmt: skip
+AGAINST = {
+    "paper": PAPER,
+    "authors": Against(
+        "The numbers of the authors' notebooks", "in the notebooks", "rule: as in the notebooks if", notebook_recipes,
+        judge_anchors, f"Heads go by the authors' numbers, which mean nothing on other weights. Numbers from {SOURCE}.",
+    ),
+}  # fmt: skip
 
 
 @dataclass
@@ -41,22 +76,20 @@ class Reproduction:
     outcomes: list[Outcome]
     claims: list[Verdict]
     index: Path
+    against: Against = PAPER
 
     def to_json(self) -> Json:
         return {"checkpoint": self.checkpoint, "claims": [asdict(claim) for claim in self.claims]}
 
 
-def paper_recipes() -> list[Path]:
-    return [*sorted((RECIPES / "paper").glob("*.yaml")), RECIPES / "swap_index.yaml"]
-
-
 def reproduce(
-    checkpoint: Checkpoint, out: Path, advance: Advance, episodes: int | None = None, force: bool = False
-) -> Reproduction:
+    checkpoint: Checkpoint, out: Path, advance: Advance, episodes: int | None = None, force: bool = False,
+    against: Against = PAPER,
+) -> Reproduction:  # fmt: skip
     """Run every recipe of the paper, each on its own number of episodes, capped by `episodes`."""
     from steer.engine.engine import Engine
 
-    engine, paths = Engine(checkpoint.model), paper_recipes()
+    engine, paths = Engine(checkpoint.model), against.recipes()
     outcomes: list[Outcome] = []
     missing: dict[str, str] = {}
     for number, path in enumerate(paths):
@@ -66,7 +99,7 @@ def reproduce(
 
         tell(0)
         try:
-            loaded, lost = fit(load_recipe(str(path)), checkpoint, episodes)
+            loaded, lost = fit(load_recipe(str(path), task=checkpoint.task), checkpoint, episodes)
         except SteerError as error:  # a role that this checkpoint lacks: the table says so
             lost = tuple(dict.fromkeys(fault.text for fault in error.faults))
             outcomes.append(Outcome(path.stem, faults=lost))
@@ -78,8 +111,8 @@ def reproduce(
     }
     results = {outcome.name: outcome.result for outcome in outcomes if outcome.result is not None}
     status = FULL if episodes is None else f"{QUICK}: {episodes:,} episodes at most for each recipe"
-    claims = judge_all(results, roles, missing, status)
-    made = Reproduction(checkpoint.name, outcomes, claims, out / "index.html")
+    claims = against.judge(results, roles, missing, status)
+    made = Reproduction(checkpoint.name, outcomes, claims, out / "index.html", against)
     write_tables(made, out)
     return made
 
@@ -97,13 +130,13 @@ def page_of(made: Reproduction) -> Page:
     quick = next((claim.status for claim in made.claims if claim.status != FULL), "")
     how = "Intervals are 95 %, bootstrapped over episodes. Verdicts follow from the numbers by the rule beside them."
     return Page(
-        title=f"The paper's figures and claims on {made.checkpoint}",
+        title=f"{made.against.title} on {made.checkpoint}",
         notice=f"A {quick}." if quick else "",
-        lead=f"{len(made.claims)} claims: {tally(made.claims)}. {how}",
-        columns=("Fig.", "claim", "in the paper", "this checkpoint", RULE, "verdict", "recipe"),
+        lead=" ".join(filter(None, (f"{len(made.claims)} claims: {tally(made.claims)}.", how, made.against.note))),
+        columns=("Fig.", "claim", made.against.where, "this checkpoint", made.against.rule, "verdict", "recipe"),
         lines=[_line(claim) for claim in made.claims],
         sections=[_section(outcome) for outcome in made.outcomes],
-        small=RULE,
+        small=made.against.rule,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,8 @@ from steer.recipe.lower import lower
 from steer.recipe.lowering import Lowered
 from steer.recipe.raw_names import name_faults
 from steer.recipe.schema import Recipe
-from steer.recipe.tasked import RecipeSchema, schema_for
+from steer.recipe.tasked import RecipeSchema, recipe_schema, schema_for
+from steer.tasks.task import Task
 
 
 @dataclass(frozen=True)
@@ -29,10 +30,15 @@ class Loaded:
     document: Document
     changes: tuple[str, ...] = ()  # `key=value`, as given on the command line
 
-    def lower(self, names: Names) -> Lowered:
+    def lower(self, names: Names, lengths: Mapping[str, int] | None = None) -> Lowered:
         """The plan that it means for a model, or an error with every fault and its place."""
         with self.placing():
-            return lower(self.recipe, names)
+            return lower(self.recipe, names, lengths, self.folder)
+
+    @property
+    def folder(self) -> Path:
+        """That the files which it names are relative to."""
+        return Path(self.document.name).parent
 
     def names(self) -> Names:
         """Of the checkpoint that the recipe names."""
@@ -63,11 +69,11 @@ def find(name: str) -> Path:
     raise ConfigError(f"{unknown('recipe', name, recipe_names())} (or give the path of a YAML file)")
 
 
-def load_recipe(name: str, *changes: str) -> Loaded:
-    """A recipe by path or shipped name, with `key=value` changes."""
+def load_recipe(name: str, *changes: str, task: Task | None = None) -> Loaded:
+    """A recipe by path or shipped name, with `key=value` changes; about the task of its checkpoint, or this one."""
     path = find(name)
     document = override(read(path), changes)
-    schema = schema_for(document)
+    schema = schema_for(document) if task is None else recipe_schema(task)
     try:
         recipe = schema.check(document)
     except ConfigError as error:  # the names may be at fault too: all is reported at once

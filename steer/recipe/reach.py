@@ -26,18 +26,17 @@ class Reach:
         return self.names.layout
 
     @cached_property
-    def _read(self) -> frozenset[Site]:
+    def read(self) -> frozenset[Site]:
         return self.tensors.union(*self.measured)
 
     def arrives(self, site: Site, goal: frozenset[Site] | None = None) -> bool:
         """Can an edit there change anything that is measured or saved? (Frozen and edited at once: `check_freeze`.)"""
         held = [other for other in self.frozen if carrier(other) != carrier(site)]
-        return not (goal or self._read).isdisjoint(touched(self.layout, [site], held))
+        return not (goal or self.read).isdisjoint(touched(self.layout, [site], held))
 
     def sites(self, key: Key, named: Sequence[Site], read: Iterable[Site] | None = None) -> list[Site]:
-        """The named sites from which an edit reaches a measure. A plain name that does not is a fault; of a glob, the
-        others are taken."""
-        goal = self._read if read is None else frozenset(read)
+        """The named sites whose edit can arrive. A plain name that cannot is a fault, a glob means the rest."""
+        goal = self.read if read is None else frozenset(read)
         kept = []
         for site in named:
             if self.arrives(site, goal):

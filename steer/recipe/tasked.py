@@ -55,7 +55,9 @@ def schema_for(document: Document) -> RecipeSchema:
 
 @lru_cache(maxsize=8)
 def recipe_schema(task: Task) -> RecipeSchema:
-    ablation = _made(Ablation, task, reference=refined(Ablation, "reference", Literal[OWN] | one_of(task.splits)))
+    reference = refined(Ablation, "reference", Literal[OWN] | one_of(task.splits))
+    variable = refined(Ablation, "variable", one_of(task.variables) | None)
+    ablation = _made(Ablation, task, reference=reference, variable=variable)
     specs = [_made(spec, task, **spec.task_fields(task)) for spec in offered(MEASURES, Measure, "name")]
     measures = _union(specs, "name")
     common = {

@@ -78,6 +78,17 @@ class Histogram:
 
 
 @dataclass(frozen=True)
+class PlaceTokens:
+    """The token that stands at each place of some sites' sequence, from the first; `…` where examples differ."""
+
+    __pydantic_config__ = CLOSED
+
+    sites: Texts
+    tokens: Texts
+    kind: Literal["places"] = "places"
+
+
+@dataclass(frozen=True)
 class Transcript:
     """One answer that the model wrote, beside the right one and the predicted one."""
 
@@ -91,4 +102,4 @@ class Transcript:
     kind: Literal["transcript"] = "transcript"
 
 
-Detail: TypeAlias = Annotated[Pattern | Scatter | Histogram | Transcript, Field(discriminator="kind")]
+Detail: TypeAlias = Annotated[Pattern | Scatter | Histogram | PlaceTokens | Transcript, Field(discriminator="kind")]

@@ -22,6 +22,7 @@ from steer.base.errors import PromptError, SteerError
 from steer.base.yaml import Strict
 
 PROMPT, ANSWER = "prompt", "answer"  # the two sequences
+LAST = "last"  # the prompt's last place
 Tokens: TypeAlias = tuple[str, ...]
 Place: TypeAlias = tuple[str, int]  # ("prompt", 4)
 Spans: TypeAlias = Mapping[str, tuple[int, ...]]  # name -> places of the prompt
@@ -37,6 +38,16 @@ class Example(Protocol):
     @property
     def spans(self) -> Spans: ...
     def answering(self, answer: Tokens) -> Self: ...  # the same prompt with another answer
+
+
+def named_places(example: Example, name: str) -> tuple[int, ...]:
+    """The places of the prompt that a name stands for; none where the example has no such span."""
+    return (len(example.prompt) - 1,) if name == LAST else tuple(example.spans.get(name, ()))
+
+
+def start_alike(one: Tokens, two: Tokens) -> bool:
+    """Do two answers start with the same token? Then their first logits do not tell them apart."""
+    return one[:1] == two[:1]
 
 
 @dataclass(frozen=True)
@@ -148,6 +159,7 @@ class TaskOf(ABC, Generic[E, S]):
     roles: ClassVar[Mapping[str, Look]] = {}
     output_role: ClassVar[str] = ""  # whose heads look at the token that they write
     variables: Tokens = ()
+    span_names: Tokens = ()  # the spans that examples may have
     labels: Mapping[str, Mapping[str, str]] = {}  # label -> which tokens carry it -> their sequence
     label_titles: ClassVar[Mapping[str, str]] = {}  # label -> its name in figures, if it is another
     labels_text: ClassVar[str] = ""  # which tokens may carry a label, for the schema
@@ -169,7 +181,10 @@ class TaskOf(ABC, Generic[E, S]):
 
     @abstractmethod
     def examples(self, wanted: S, seed: int, variable: str | None = None) -> Sequence[E]:
-        """The selected examples; with a variable, only those in which it can be changed."""
+        """The examples that a selection means; only those in which a variable can be changed, if one is given.
+
+        A task may leave that to `lender`: those that have none are left out later, and counted.
+        """
 
     @abstractmethod
     def counts(self, token: str) -> bool:
@@ -199,11 +214,28 @@ class TaskOf(ABC, Generic[E, S]):
         """The tokens whose mean logit is subtracted from a token's logit."""
         return tuple(token for token in self.tokens if self.counts(token))
 
+    def wrong(self, example: E) -> Sequence[Tokens]:
+        """Wrong answers that the right one is held against, token by token."""
+        rival = self.rivals(example)
+        return [] if rival == example.answer else [rival]
+
+    def cut_spans(self, example: E) -> frozenset[str]:
+        """The spans of an example that begin or end within a token."""
+        return frozenset()
+
+    def place(self, example: E) -> str:
+        """Where an example stands, for messages."""
+        return f"{str(example)[:60]!r}"
+
     # Variables.
 
     def counterpart(self, example: E, variable: str) -> E | None:
         """The example with one variable changed, and the answer that it then has; None if it cannot be changed."""
         return None
+
+    def lender(self, example: E, variable: str) -> E | None:
+        """The counterpart, also where its answer is not known: its activations can be taken all the same."""
+        return self.counterpart(example, variable)
 
     def why_fixed(self, example: E, variable: str) -> str:
         """Why a variable of an example cannot be changed."""

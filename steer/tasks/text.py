@@ -58,3 +58,9 @@ class Words:
 def covered(pieces: Iterable[Piece], start: int, end: int) -> tuple[int, ...]:
     """The places of the pieces that share a character with this range."""
     return tuple(place for place, piece in enumerate(pieces) if piece.start < end and start < piece.end)
+
+
+def cuts(text: str, pieces: Iterable[Piece], start: int, end: int) -> bool:
+    """Does this range leave out a part of a piece that it shares? A blank in front of a word does not count."""
+    shared = [piece for piece in pieces if piece.start < end and start < piece.end]
+    return any((text[piece.start : start] + text[max(end, piece.start) : piece.end]).strip() for piece in shared)

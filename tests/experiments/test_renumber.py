@@ -84,7 +84,7 @@ def test_leads_get_the_papers_numbers_and_the_rest_stay_in_order():
         "dec-cross-1": (0, 1, 3, 4, 5, 2, 6, 7),
         "enc-self-1": (0, 7, 1, 2, 3, 4, 5, 6),
     }
-    assert numbering.left == ("rhs-scanner: no head plays it here", "primitive-retrieval: nobody plays it here")
+    assert numbering.left == ("rhs-scanner: no head plays it here", "primitive-retrieval: no head plays it here")
     assert {str(now): str(then) for now, then in numbering.given.values()} == {
         "dec-cross-1.2": "dec-cross-1.5", "enc-self-1.7": "enc-self-1.1", "enc-self-1.1": "enc-self-1.2",
         "enc-self-0.5": "enc-self-0.5",

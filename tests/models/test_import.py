@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from conftest import ROLES, write_roles
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
@@ -164,7 +165,7 @@ def test_the_files_own_numbers_of_tokens_are_trusted(net: Net, steer, tmp_path: 
     same_logits(tmp_path / "authors", net, prompt, answer)
 
 
-def test_an_imported_model_is_studied_like_any_other(net: Net, steer, tmp_path: Path):
+def test_an_imported_model_is_studied_like_any_other(net: Net, steer, tmp_path: Path, png_only: None):
     out = tmp_path / "authors"
     assert steer("import", write(document(net), tmp_path / "x.pt"), "--out", out).exit_code == 0
     (tmp_path / "long").mkdir()
@@ -172,9 +173,16 @@ def test_an_imported_model_is_studied_like_any_other(net: Net, steer, tmp_path: 
     for arguments in (
         ("eval", "-c", out, "--episodes", tmp_path / "long", "--out", tmp_path / "eval"),
         ("discover", "-c", out, "--episodes", 20, "--out", tmp_path / "found", "--quiet"),
+        ("reproduce", "-c", out, "--episodes", 10, "--out", tmp_path / "claims", "--quiet"),
     ):
         done = steer(*arguments)
         assert done.exit_code == 0, done.output
+    assert "0 as in the paper" in done.stdout
+    write_roles(out, ROLES)
+    prompt = "kiki lug zup | zup = GREEN | zup lug kiki = PINK GREEN PINK | kiki = PINK"
+    done = steer("ask", "-c", out, "--prompt", prompt, "--swap", "kiki", "zup", "--out", tmp_path / "asked")
+    assert done.exit_code == 0, done.output
+    assert "PINK GREEN PINK" in done.stdout  # what the exchange predicts
 
 
 def test_a_genuine_file_is_recognised_by_its_blob(net: Net, steer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

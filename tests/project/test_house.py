@@ -27,6 +27,7 @@ ALONE = {  # a library -> the one folder that may import it
 WITHOUT_TORCH = (
     "steer/base", "steer/anatomy", "steer/results", "steer/tasks", "steer/plan", "steer/measures", "steer/recipe",
     "steer/engine/schedule.py", "steer/engine/text.py", "steer/models/families.py", "steer/models/plain/family.py",
+    *(f"steer/models/huggingface/{name}.py" for name in ("family", "place", "tokenizer", "layout", "rows", "steps")),
 )  # fmt: skip
 COMMANDS = (["plan", "swap_index"], ["validate", "recipes"], ["schema"], ["ls"])
 

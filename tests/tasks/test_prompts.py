@@ -107,6 +107,9 @@ def test_files_of_other_tools(tmp_path: Path):
     (example,) = read_prompts(numbered, "eap-ig", WORDS, "n").split("all", 0)
     assert example.answer == ("a",)
 
+    year = jsonl(tmp_path / "year.jsonl", {"clean": "Paris is in", "corrupted": "Rome is in", "label": 41})
+    assert read(year, "eap-ig")[0]["answer"] == "41"  # a text, not the id of a token
+
     prompts = [{"clean": "Paris is in", "corrupt": "Rome is in", "answers": ["a"], "wrong_answers": ["b"]}]
     auto = jsonl(tmp_path / "auto.json", {"prompts": prompts, "word_idxs": {}})
     corrupt = {"corrupt": {"prompt": "Rome is in"}}

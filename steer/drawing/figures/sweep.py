@@ -17,6 +17,8 @@ from steer.drawing.figures.theme import COLUMN, INK, MUTED, new_figure, short, t
 from steer.results.result import Result
 from steer.results.rows import Row, overall
 
+HELD = {"wrong": "above the wrong answers'", "counterfactual": "above the counterpart's answer's"}
+
 
 class Series:
     """The bars or lines of a figure, named by what differs between them: measure, head, `against`, decoding."""
@@ -83,7 +85,7 @@ def draw_bars(result: Result) -> Figure:
 
 
 def draw_components(result: Result) -> Figure:
-    """Logit attribution: the components in the order of computation, coloured by kind (or by condition, if several)."""
+    """Logit attribution, or shares of variance: components as they are computed, coloured by kind or by condition."""
     rows = overall(result.rows)
     heads, conditions = list(dict.fromkeys(row.of for row in rows)), list(dict.fromkeys(row.condition for row in rows))
     several = len(conditions) > 1
@@ -103,8 +105,11 @@ def draw_components(result: Result) -> Figure:
     axes.axvline(0, color=INK, linewidth=0.6)
     axes.set_yticks(range(len(heads)), heads, fontsize=6)
     axes.set_ylim(len(heads) - 0.4, -0.6)
-    mean = f"above the mean {task_of(result).words.token}"
-    axes.set_xlabel(f"contribution to the right token's logit\n({mean}; final norm frozen)")
+    mean = HELD.get(rows[0].against, f"above the mean {task_of(result).words.token}")
+    logit = f"contribution to the right token's logit\n({mean}; final norm frozen)"
+    axes.set_xlabel(
+        logit if rows[0].unit == "logit" else "share of the variance of the decoder's output\n(first two steps)"
+    )
     if several:
         _legend(axes, conditions, palette)
     title(figure, result)

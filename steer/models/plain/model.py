@@ -50,7 +50,7 @@ class PlainModel:
 
     @property
     def readout(self) -> Readout:
-        return Readout(self.module.unembed.weight, self.module.unembed.bias)
+        return Readout(self.module.unembed.weight, self.module.unembed.bias, self.module.ln_dec.weight)
 
     def size(self, hook: str) -> tuple[int, ...]:
         config = self.module.config

@@ -38,7 +38,7 @@ def _eap_ig(row: Row) -> dict[str, Any]:
     others = {name: row[name] for name in ("corrupted", "corrupted_hard") if row.get(name)}
     made = {"prompt": clean, "counterparts": {name: {"prompt": text} for name, text in others.items()}}
     if row.get("label") is not None:
-        return made | {"answer": row["label"]}
+        return made | {"answer": str(row["label"])}  # a text, also where it is a year
     right, wrong = _need(row, "correct_idx", "incorrect_idx")
     return made | {"answer": _number(right), "wrong": [_number(wrong)]}
 
