@@ -63,6 +63,8 @@ def stand_ins(engine: Engine, plan: Plan, batch: Batch) -> dict[str, torch.Tenso
     for site in map(engine.layout.write, engine.layout.nodes):
         hook, real = engine.steps.hook(site), (prompt if str(site).startswith("enc") else answer) != PAD_ID
         pooled = torch.zeros_like(clean[hook][0, 0]) if value == Zero() else clean[hook][real].mean(0)
+        if value != Zero() and value.over == "padded":
+            pooled = clean[hook].mean((0, 1))
         found[hook] = pooled.expand(1, engine.model.max_length, *pooled.shape).clone()
         if value != Zero() and value.over == "position":
             means = position_means(clean[hook], real)
