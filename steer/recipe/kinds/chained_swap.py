@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -16,17 +16,16 @@ from steer.anatomy.named import AnyNodes, Chain
 from steer.anatomy.nodes import Node, Site
 from steer.plan.plan import CLEAN, Edit, Of, Rebuilt, Run, Value
 from steer.recipe.edits import exchange
-from steer.recipe.kinds.position_swap import AFTER, PositionSwap
+from steer.recipe.kinds.swap import AFTER, Swap
 from steer.recipe.lowering import Lowering
 
 ALONG = "path kept, nothing exchanged"
 
 
-class ChainedSwap(PositionSwap):
+class ChainedSwap(Swap):
     """Two question tokens exchange their position embeddings in these ports; only what the chain passes on arrives."""
 
-    ablates: ClassVar[bool] = True
-    kind: Literal["chained-swap"]  # type: ignore[assignment]
+    kind: Literal["chained-swap"]
     chain: Annotated[Chain, Field(min_length=1, description="ports that it is passed on to, in order")]
     ablate: Annotated[AnyNodes, Field(description="other sources of these ports that are ablated; globs allowed")] = ()
 
@@ -35,7 +34,7 @@ class ChainedSwap(PositionSwap):
         ports = names.ports(("ports",), self.ports)
         links = [link for n, text in enumerate(self.chain) if (link := names.link(("chain", n), text))]
         off = lowering.ablatable(("ablate",), names.nodes(("ablate",), self.ablate))
-        self._check_exchange(lowering)
+        self.check_exchange(lowering)
         lowering.check_selection("a swap")
         lowering.check_positions(("ports",), ports)
         names.wanted(("ports",), ports)

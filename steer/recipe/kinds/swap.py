@@ -1,0 +1,46 @@
+"""What the kinds have in common in which two tokens of the question exchange their positions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from steer.anatomy.named import Ports
+from steer.base.fields import refined
+from steer.recipe.lowering import Lowering
+from steer.recipe.schema import BEFORE, Recipe
+from steer.tasks.task import Example, Task
+
+AFTER = "after"
+
+
+class Swap(Recipe):
+    """Two question tokens exchange their position embeddings, as seen by these ports."""
+
+    clean_condition: ClassVar[str] = BEFORE
+    predicts: ClassVar[bool] = True
+    ports: Annotated[Ports, Field(description="a head's q, k or v; globs allowed for the head")]
+    tokens: Annotated[tuple[int, int], Field(description="places in the question, counted from 1")] = (1, 2)
+
+    @classmethod
+    def task_fields(cls, task: Task) -> dict[str, Any]:
+        return {} if task.exchange is None else {"tokens": refined(cls, "tokens", default=task.exchange.places)}
+
+    def check_exchange(self, lowering: Lowering) -> None:
+        """The task must know what an exchange of these two places does."""
+        known = self.task.exchange
+        if known is None:
+            text = f"the task {self.task.name!r} has no two tokens whose positions can be exchanged"
+            lowering.names.fault(("kind",), text)
+        elif set(self.tokens) != set(known.places):
+            places = " and ".join(map(str, known.places))
+            lowering.names.fault(("tokens",), f"must be {places}: {known.reason}")
+
+    @property
+    def changed_variable(self) -> str | None:
+        return self.task.exchange.variable if self.task.exchange is not None else None
+
+    def counterfactual(self, examples: Sequence[Example]) -> list[Example]:
+        return [self.task.exchanged(example, self.tokens) for example in examples]
