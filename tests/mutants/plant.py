@@ -38,8 +38,9 @@ ENOUGH = 0.95  # of the planted bugs must be noticed
 PATIENCE = 1_800  # seconds for one bug; a suite that hangs has noticed it
 LEFT_BEHIND = shutil.ignore_patterns(".*", "__pycache__")
 LEFT_AT_THE_TOP = ("results", "runs", "build", "dist")  # `steer/results` is code
-PYTEST = ("-x", "-p", "no:cacheprovider")
-LARGE = ("torch", "transformers", "scipy.stats", "sklearn.linear_model", "seaborn", "hypothesis", "jsonschema")
+EARLY = "ignore::pytest.PytestAssertRewriteWarning"  # of plugins that a large library has loaded
+PYTEST = ("-x", "-p", "no:cacheprovider", "-W", EARLY)
+LARGE = ("torch", "transformers", "scipy.stats", "sklearn.linear_model", "seaborn", "jsonschema")
 ALONE = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}  # a core for each copy, and nothing is fetched
 
 
