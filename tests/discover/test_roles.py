@@ -18,7 +18,6 @@ from steer.models.protocol import Batch, Reading
 from steer.results.tally import Tally
 from steer.tasks.compositional.episode import Episode
 
-
 HEAD = Node("enc-self", 0, 0)
 
 

@@ -49,13 +49,23 @@ def test_the_authors_file_gives_the_logits_of_pytorchs_layers(net: Net, steer, t
 
 
 def test_the_files_own_numbers_of_tokens_are_trusted(net: Net, steer, tmp_path: Path):
-    """Another order of both vocabularies, and the state dict wrapped once more."""
+    """Another order of both vocabularies, written down in yet another, and the state dict wrapped once more."""
     prompt, answer = [*PROMPT[3:], *PROMPT[:3]], [*ANSWER[::-1]]
     content = document(net, prompt, answer)
+    for side in content["langs"].values():
+        side.symbol2index = dict(sorted(side.symbol2index.items()))
     content["nets_state_dict"] = {"net": content["nets_state_dict"]}
     done = steer("import", write(content, tmp_path / "x.pt"), "--out", tmp_path / "authors")
     assert done.exit_code == 0, done.output
     same_logits(tmp_path / "authors", net, prompt, answer)
+
+
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
+def test_the_files_own_activation_is_taken(steer, tmp_path: Path):
+    net = Net(activation="relu")
+    done = steer("import", write(document(net), tmp_path / "x.pt"), "--out", tmp_path / "authors")
+    assert done.exit_code == 0, done.output
+    same_logits(tmp_path / "authors", net, PROMPT, ANSWER)
 
 
 def test_an_imported_model_is_studied_like_any_other(net: Net, steer, tmp_path: Path):
@@ -112,6 +122,7 @@ FAULTS: dict[str, tuple[Change, str]] = {
     "no tensor": (setting(IN, [1.0]), f"{IN}: is no tensor"),
     "float64": (setting(IN, torch.zeros(3 * D, D).double()), "asks for 'torch.DoubleStorage'"),
     "positions": (setting(POSITIONS, torch.zeros(5000, 1, D)), "not the sinusoids"),
+    "other positions": (lambda c: c["nets_state_dict"][POSITIONS].add_(0.01), "not the sinusoids"),
     "no positions": (without(POSITIONS), f"1 missing tensors: {POSITIONS}"),
     "mlc": (setting("positional_encoding.pos_embedding", torch.zeros(2)), "base MLC, a post-norm network"),
     "mlc class": (lambda c: c["langs"].update(input=lang(PROMPT, "datasets")), "asks for 'datasets.Lang': this is a"),

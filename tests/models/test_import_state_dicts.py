@@ -11,7 +11,6 @@ from safetensors.torch import save_file
 
 from steer.models.checkpoint import read_record
 
-
 TOKENS = [*"ABCDEFRST=|", "red", "blue", "green", "pink", "purple", "yellow", "EOS", "PAD", "SOS"]
 
 

@@ -21,7 +21,6 @@ from steer.results.files import read_result, saved_result
 from steer.results.provenance import Weights
 from steer.tasks.compositional.selection import Episodes, select
 
-
 TEXT = """\
 kind: ablate-set
 nodes: enc-self-0.0

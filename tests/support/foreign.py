@@ -37,11 +37,14 @@ def lang(tokens: list[str], module: str = "MLC_datasets") -> Any:
 class Net(nn.Module):
     """The authors' network from PyTorch's own layers: pre-norm, a table of sines, no tied weights."""
 
-    def __init__(self, layers: int = 2, tokens: tuple[int, int] = (19, 9), heads: int = 8) -> None:
+    def __init__(
+        self, layers: int = 2, tokens: tuple[int, int] = (19, 9), heads: int = 8, activation: str = "gelu"
+    ) -> None:
         super().__init__()
+        self.activation = activation
         self.input_embedding, self.output_embedding = nn.Embedding(tokens[0], D), nn.Embedding(tokens[1], D)
         self.transformer = nn.Transformer(
-            D, heads, layers, layers, 4 * D, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
+            D, heads, layers, layers, 4 * D, dropout=0.0, activation=activation, batch_first=True, norm_first=True
         )
         self.out = nn.Linear(D, tokens[1])
         self.pos_embedding = nn.Module()
@@ -92,7 +95,8 @@ def document(net: Net, prompt: list[str] = PROMPT, answer: list[str] = ANSWER) -
         "train_tracker": [tracked], "best_val_loss": float("inf"),
         "langs": {"input": lang(prompt), "output": lang(answer)}, "args": argparse.Namespace(lr=0.001, flag=True),
         "episode_type": "algebraic_noise", "emb_size": D, "input_size": 19, "output_size": 9, "dropout": 0.1,
-        "nlayers_encoder": layers, "nlayers_decoder": layers, "nepochs": 50, "batch_size": 25, "activation": "gelu",
+        "nlayers_encoder": layers, "nlayers_decoder": layers, "nepochs": 50, "batch_size": 25,
+        "activation": net.activation,
         "ff_mult": 4,
     }  # fmt: skip
 
