@@ -155,7 +155,9 @@ def test_generation_with_an_intervention_equals_teacher_forcing_of_its_own_answe
     again = replace(batch, tokens={**batch.tokens, "answer": fed}, real={**batch.real, "answer": fed != PAD_ID})
     (run,) = [run for run in mine.plan.runs if run.name == "set ablated"]
     logits = mine.run(run, mine.worlds(again))[LOGITS]
-    for row, step in (said != PAD_ID).nonzero().tolist():
+    steps = (said != PAD_ID).nonzero().tolist()
+    assert {row for row, _ in steps} == set(range(len(said)))
+    for row, step in steps:
         assert logits[row, step].argmax() == said[row, step]
 
 

@@ -9,8 +9,9 @@ import torch
 from hugging import CONFIGS, lifted, random_model, softmax_in_float64, some_batch, tokens  # noqa: F401 - a fixture
 from torch import Tensor
 
+from steer.anatomy.names import Names
 from steer.anatomy.nodes import Node, Site
-from steer.base.errors import CheckpointError
+from steer.base.errors import CheckpointError, SteerError
 from steer.engine.engine import Engine
 from steer.engine.schedule import hook_order
 from steer.models.huggingface.layout import layout_of
@@ -111,6 +112,20 @@ def test_settings_that_a_row_does_not_describe_are_refused(family: str, settings
     inner = settings[key]
     with pytest.raises(CheckpointError, match=f"{next(iter(inner)) if isinstance(inner, dict) else key}: .*supported"):
         layout_of(told | settings)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [("1.2x", ""), ("1.2", "dec-self-1.2"), ("hook_embedding", ""), ("hook_embed", "dec.tok"), ("l1h2z", "")],
+)
+def test_only_a_whole_name_of_other_tools_is_one(text: str, wanted: str):
+    config, _, keys = CONFIGS["llama"]
+    names = Names(layout_of(config(**keys).to_dict()))
+    if wanted:
+        assert [str(node) for node in names.nodes(text)] == [wanted]
+    else:
+        with pytest.raises(SteerError, match="no head or node named"):
+            names.nodes(text)
 
 
 def test_the_first_of_several_ends_closes_an_answer():

@@ -6,6 +6,7 @@ and what it printed. nnsight cannot be among the libraries: the project loads it
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -35,6 +36,7 @@ def main() -> None:
     sys.path[0] = str(Path.cwd())  # as `python -m pytest` has it, instead of this file's folder
     for name in sys.argv[1:]:
         import_module(name)
+    gc.freeze()  # a fork need not look through all that was loaded, and copy it by looking
     for line in sys.stdin:
         print(json.dumps(run(json.loads(line))), flush=True)
 

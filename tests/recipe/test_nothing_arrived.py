@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from nothing import ANSWERS, ATTENTION, SMALL_NAMES, random_model, small
 from rig import make_engine
 
+from steer.anatomy.nodes import Node, Site
 from steer.base.errors import SteerError
 from steer.engine.session import Inputs, Session
 from steer.experiments.api import build_recipe
 from steer.experiments.one import run_experiment
+from steer.measures.arrived import NOTHING_ARRIVED, Arrived
 from steer.measures.representation import explained
 from steer.models.checkpoint import load_checkpoint
 from steer.recipe.lower import lower
@@ -150,3 +153,14 @@ def test_batches_of_one_engine_are_those_of_the_answers_given():
     first, second = (engine.batches([e])[0].tokens["answer"] for e in (episode, other))
     assert first.shape[1] == len(episode.answer) + 1
     assert second.shape[1] == 2 * len(episode.answer) + 1
+
+
+@pytest.mark.parametrize(("changes", "says"), [((1.0, 0.0), ""), ((0.0, 1.0), ""), ((0.0, 0.0), NOTHING_ARRIVED)])
+def test_what_arrives_in_one_batch_arrives(changes: tuple[float, ...], says: str):
+    """A later batch that is left as it was does not take back what an earlier one showed."""
+    seen = SimpleNamespace(measures=[SimpleNamespace(compared=lambda setting, batch, value: value)])
+    arrived, site = Arrived(seen, [(Site(Node("logits")),)], "clean"), Site(Node("logits"))
+    for change in changes:
+        arrived.add(None, "clean", {site: torch.ones(3)}, [0])
+        arrived.add(None, "edited", {site: torch.ones(3) + change}, [0])
+    assert arrived.warning("edited", 0) == says

@@ -54,6 +54,7 @@ def test_names_and_order_do_not_matter_and_all_else_does(other: str, same: bool)
 def test_drawn_episodes_agree_with_trying():
     episodes = [e for e in make_splits(0).test if len(e.prompt) <= 22][:12]
     renamed = [relabel(e, Dice(1, "names", n)) for n, e in enumerate(episodes)]
+    assert len(renamed) == 12
     for n, one in enumerate(episodes[:6]):
         turned = Episode(renamed[n].question, renamed[n].support[::-1], renamed[n].answer)
         assert canonical(one) == canonical(turned)
