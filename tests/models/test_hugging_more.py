@@ -49,10 +49,11 @@ def test_padding_that_may_look_nowhere_is_still_a_number(dtype: torch.dtype):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("family", ["llama", "gpt_neox", "gpt2"])
-def test_patterns_in_half_precision_are_the_models_own(family: str):
-    """These families compute some of it in float32, whatever the weights are: bitwise, or it is another model."""
-    one = wire(random_model(family, dtype=torch.bfloat16))
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("family", ["llama", "gpt2"])
+def test_patterns_in_every_precision_are_the_models_own(family: str, dtype: torch.dtype):
+    """Some families take the softmax in float32, whatever the weights are: bitwise, or it is another model."""
+    one = wire(random_model(family, dtype=dtype))
     batch, values = seen(one)
     (name,) = batch.tokens
     given = {"input_ids": batch.tokens[name], "attention_mask": batch.real[name].long()}

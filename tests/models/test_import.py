@@ -122,7 +122,7 @@ FAULTS: dict[str, tuple[Change, str]] = {
     "no tensor": (setting(IN, [1.0]), f"{IN}: is no tensor"),
     "float64": (setting(IN, torch.zeros(3 * D, D).double()), "asks for 'torch.DoubleStorage'"),
     "positions": (setting(POSITIONS, torch.zeros(5000, 1, D)), "not the sinusoids"),
-    "other positions": (lambda c: c["nets_state_dict"][POSITIONS].add_(0.01), "not the sinusoids"),
+    "other positions": (lambda c: c["nets_state_dict"][POSITIONS].sub_(0.01), "not the sinusoids"),
     "no positions": (without(POSITIONS), f"1 missing tensors: {POSITIONS}"),
     "mlc": (setting("positional_encoding.pos_embedding", torch.zeros(2)), "base MLC, a post-norm network"),
     "mlc class": (lambda c: c["langs"].update(input=lang(PROMPT, "datasets")), "asks for 'datasets.Lang': this is a"),
