@@ -65,6 +65,8 @@ def stand_ins(engine: Engine, plan: Plan, batch: Batch) -> dict[str, torch.Tenso
     for site in map(engine.layout.write, engine.layout.nodes):
         hook, real = engine.steps.hook(site), (prompt if str(site).startswith("enc") else answer) != PAD_ID
         pooled = torch.zeros_like(clean[hook][0, 0]) if value == Zero() else clean[hook][real].mean(0)
+        if value != Zero() and value.over == "padded":
+            pooled = clean[hook].mean((0, 1))
         found[hook] = pooled.expand(1, engine.model.max_length, *pooled.shape).clone()
         if value != Zero() and value.over == "position":
             means = position_means(clean[hook], real)
@@ -86,11 +88,9 @@ LENT = (Steer, ActivationPatch, Intervene)  # kinds that take values from counte
 
 
 def fits(name: str) -> bool:
-    """Is a recipe for models of these sizes, and for this executor? One that names heads of another checkpoint is for
-    that one's; MLPs that follow the changed stream are done by hand (test_by_hand_authors_paths.py)."""
-    recipe = load_recipe(name).recipe
-    layout = names_of(recipe.checkpoint).layout
-    return len(layout.nodes) == len(CAST.layout.nodes) and not name.startswith("authors/")
+    """Is a recipe for models of these sizes? One that names heads of another checkpoint is for that one's."""
+    layout = names_of(load_recipe(name).recipe.checkpoint).layout
+    return len(layout.nodes) == len(CAST.layout.nodes)
 
 
 @pytest.mark.parametrize("name", [*filter(fits, recipe_names())])
