@@ -81,7 +81,9 @@ def main(verb: str, file: str, *checkpoints: str) -> int:
     for checkpoint in checkpoints or checkpoint_names():
         for name, rows in rows_of(checkpoint, recipe_names()):
             found[name] = rows
-            if verb == "compare":
+            if verb == "compare" and name not in expected:
+                print(f"{name}: not recorded", flush=True)
+            elif verb == "compare":
                 told = list(differences(expected, {name: rows}))
                 wrong += len(told)
                 print(f"{name}: {'the same' if not told else told[0]}", flush=True)

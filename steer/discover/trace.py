@@ -15,7 +15,8 @@ from typing import Literal
 from steer.anatomy.layout import Layout
 from steer.anatomy.nodes import Node, Site
 from steer.discover.lab import Lab, Measure
-from steer.plan.plan import CLEAN, Edit, Mean, Of, Rebuilt, Run, Value, chain_runs
+from steer.plan.plan import CLEAN, Edit, Mean, Of, Rebuilt, Run, Value
+from steer.plan.runs import chain_runs
 from steer.results.circuit import Edge, Group
 from steer.results.evidence import Estimate
 from steer.results.tally import Tally

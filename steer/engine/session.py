@@ -39,9 +39,9 @@ from steer.plan.plan import (
     Run,
     Stored,
     Value,
-    runs_behind,
     values_within,
 )
+from steer.plan.runs import runs_behind
 
 PADDED = "padded"
 COUNT = ("episodes", "count")  # the recipe's key for the number of examples

@@ -187,7 +187,7 @@ def from_sae(folder: Path, row: int) -> Direction:
         config = json.loads(read_file(folder / "cfg.json", 1_000_000, ConfigError))
         decoder = load(read_file(folder / "sae_weights.safetensors", 8_000_000_000, ConfigError))["W_dec"]
     except (SafetensorError, json.JSONDecodeError, KeyError, TypeError) as error:
-        raise ConfigError(f"{folder}: is no folder of a sparse autoencoder, as SAELens writes it") from error
+        raise ConfigError(f"{folder}: is not a folder of a sparse autoencoder as SAELens writes it") from error
     if not 0 <= row < len(decoder):
         raise ConfigError(f"{folder}: has features 0 to {len(decoder) - 1:,}, not {row}")
     meta = config.get("metadata") or config

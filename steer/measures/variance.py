@@ -48,7 +48,7 @@ class VarianceShares(Sums):
         self.setting, self.components = setting, components
         layout, gain = setting.model.layout, setting.model.readout.gain
         if gain is None or not layout.is_sum(layout.logits):
-            text = "a share of variance needs a model whose logits are read behind one LayerNorm alone"
+            text = "a share of variance needs a model whose logits are read behind a single norm"
             raise KeyedError([(("definition",), text)])
         self.gain: Tensor = gain
         self.sums: dict[str, Floats] = {}  # condition -> examples, components, 6

@@ -8,12 +8,10 @@ known before the next begins. Where a pass starts and stops, and what is kept of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from steer.anatomy.layout import Layout
 from steer.anatomy.nodes import Node, Site
 from steer.results.rows import End, Mark
 
@@ -272,36 +270,3 @@ def parts_of(value: Value) -> tuple[Value, ...]:
             return (rest, *(change for _, change in changes))
         case _:
             return ()
-
-
-def chain_runs(
-    layout: Layout, name: str, first: Edit, chain: Sequence[Site], others: Rebuilt, reads: Iterable[Site],
-    freeze: Sequence[Edit] = (), end: End = "",
-) -> list[Run]:  # fmt: skip
-    """The runs of one chain: each but the last records what its node writes, the next one passes that on.
-
-    `others`: what the later ports of the chain are rebuilt from, but for the node before.
-    """
-    runs: list[Run] = []
-    edit = first
-    for port, after in pairwise(chain):
-        runs.append(Run(f"{name} -> {port}", (*freeze, edit), (layout.write(port.node),)))
-        edit = Edit(after, replace(others, changes=((port.node, Of(runs[-1].name)),)))
-    return [*runs, Run(f"{name} -> {chain[-1]}", (*freeze, edit), tuple(reads), name, end=end)]
-
-
-def written_greedily(run: Run, logits: Site, longest: int) -> Run:
-    """The same condition with the model's own tokens fed back."""
-    return replace(run, name=f"{run.name}, greedy", reads=(logits,), decoding=Greedy(longest))
-
-
-def runs_behind(plan: Plan, run: Run) -> list[Run]:
-    """The earlier runs whose values a run uses, in order, and then the run itself."""
-    by_name = {one.name: one for one in plan.runs if one.is_record}
-    wanted, found = [run], []  # type: tuple[list[Run], list[Run]]
-    while wanted:
-        one = wanted.pop()
-        found.insert(0, one)
-        named = [v.run for edit in one.edits for v in values_within(edit.value) if isinstance(v, Of)]
-        wanted += [by_name[name] for name in named if name in by_name]
-    return found

@@ -14,7 +14,8 @@ from steer.anatomy.layout import carrier
 from steer.anatomy.names import Names
 from steer.anatomy.nodes import Site
 from steer.base.errors import KeyedError
-from steer.plan.plan import CLEAN, Edit, Run, make_plan, written_greedily
+from steer.plan.plan import CLEAN, Edit, Run, make_plan
+from steer.plan.runs import written_greedily
 from steer.recipe.edits import frozen
 from steer.recipe.lowering import Lowered, Lowering
 from steer.recipe.measured import check_figures, measured_sites

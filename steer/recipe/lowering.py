@@ -147,17 +147,17 @@ class Lowering:
             if text and fault not in self.names.faults:
                 self.names.faults.append(fault)
 
-    def _strange_place(self, place: Spot, decoding: Sequence[Site]) -> str:
-        """What is wrong with a place, if something is. `decoding`: the sites of the decoder's own tokens."""
+    def _strange_place(self, place: Spot, answering: Sequence[Site]) -> str:
+        """What is wrong with a place; empty if nothing is. `answering`: sites with values at the answer's tokens."""
         task = self.recipe.task
-        of_decoder = f"{decoding[0]} has a value for each of the decoder's tokens" if decoding else ""
-        longest = task.longest_answer + 1  # what the decoder reads: the start and the answer so far
+        of_answer = f"{answering[0]} has a value for each token of the answer" if answering else ""
+        longest = task.longest_answer + 1  # the start token and the answer
         if isinstance(place, int):
-            return f"{of_decoder}, at most {longest}: there is no place {place}" if decoding and place > longest else ""
+            return f"{of_answer}, at most {longest}: there is no place {place}" if answering and place > longest else ""
         known = (*self.recipe.place_words, LAST, *task.span_names)
         if place not in known:
             return unknown("place", place, known)
-        return f"{of_decoder}; {place} is of the prompt" if decoding and place not in self.recipe.place_words else ""
+        return f"{of_answer}; {place} is of the prompt" if answering and place not in self.recipe.place_words else ""
 
     def check_positions(self, key: Key, ports: Sequence[Site]) -> None:
         """Positions of the prompt reach each port directly, as embeddings, by rotation or as a bias of its scores."""

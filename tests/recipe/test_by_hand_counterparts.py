@@ -220,7 +220,7 @@ def test_places_by_name_in_other_kinds():
 
 
 def test_names_of_places_are_of_the_prompt():
-    with pytest.raises(SteerError, match="has a value for each of the decoder's tokens; last is of the prompt"):
+    with pytest.raises(SteerError, match="has a value for each token of the answer; last is of the prompt"):
         ask(MODEL, EPISODES, **PATCH, sites="dec-mlp-0", places="last", measures=[GREEDY])
     with pytest.raises(SteerError, match=r"no place named 'frist'; did you mean first"):
         ask(MODEL, EPISODES, **PATCH, sites="enc-mlp-0", places="frist", measures=[GREEDY])

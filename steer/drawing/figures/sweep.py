@@ -108,7 +108,7 @@ def draw_components(result: Result) -> Figure:
     mean = HELD.get(rows[0].against, f"above the mean {task_of(result).words.token}")
     logit = f"contribution to the right token's logit\n({mean}; final norm frozen)"
     axes.set_xlabel(
-        logit if rows[0].unit == "logit" else "share of the variance of the decoder's output\n(first two steps)"
+        logit if rows[0].unit == "logit" else "share of the variance of what the logits read\n(first two steps)"
     )
     if several:
         _legend(axes, conditions, palette)

@@ -10,7 +10,8 @@ from pydantic import Field
 
 from steer.anatomy.named import Chain, Nodes
 from steer.anatomy.nodes import Node, Site
-from steer.plan.plan import CLEAN, Edit, Of, Rebuilt, Run, chain_runs
+from steer.plan.plan import CLEAN, Edit, Of, Rebuilt, Run
+from steer.plan.runs import chain_runs
 from steer.recipe.edits import one_link
 from steer.recipe.lowering import Lowering
 from steer.recipe.schema import EVERYTHING, UNCHANGED, OnScale
