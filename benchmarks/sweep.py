@@ -26,7 +26,7 @@ from functools import partial
 
 import numpy as np
 import torch
-from by_hand import (
+from other_sides import (
     ALL_HEADS,
     OUTPUT_HEAD,
     PAIRING_HEAD,

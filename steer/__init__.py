@@ -10,7 +10,7 @@ The names below are loaded when they are first used, so that `import steer` is q
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # as in `typing`, which the commands are to be without until Ctrl-C is minded
+TYPE_CHECKING = False  # as in `typing`, which must not be imported before Ctrl-C is handled
 if TYPE_CHECKING:
     from typing import Any
 

@@ -8,8 +8,9 @@ import typer
 
 from steer.base.shipped import DEFAULT
 from steer.commands.options import CheckpointOption, JsonOption, OutOption
+from steer.commands.subjects import TaskOption, load_with_task
 
-EpisodeOption = Annotated[int | None, typer.Option(help="Number of a test episode (default 0).")]
+EpisodeOption = Annotated[int | None, typer.Option(help="Number of a test episode, or of a line of --task, from 0.")]
 PromptOption = Annotated[str | None, typer.Option(help='Your own: "B S A | A = red | B = blue | A S B = blue red".')]
 
 
@@ -18,6 +19,7 @@ def attend(
     checkpoint: CheckpointOption = DEFAULT,
     episode: EpisodeOption = None,
     prompt: PromptOption = None,
+    task: TaskOption = None,
     out: OutOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -32,11 +34,10 @@ def attend(
     from steer.drawing.figures.pattern import draw_pattern
     from steer.drawing.tables import pattern_text
     from steer.experiments.attend import attention_pattern, choose_episode
-    from steer.models.checkpoint import load_checkpoint
     from steer.models.families import names_of
 
     node = names_of(checkpoint).head(head)
-    loaded = load_checkpoint(checkpoint)
+    loaded = load_with_task(checkpoint, task)
     shown = choose_episode(loaded, episode, prompt)
     pattern = attention_pattern(loaded, node, shown)
     folder = out or results_folder("attend", checkpoint, sha256(str(shown).encode()).hexdigest()[:8])
@@ -45,6 +46,6 @@ def attend(
     if json:
         typer.echo(dumps(asdict(pattern) | {"picture": picture and str(picture)}, indent=1))
         return
-    if loaded.record.numbering:
-        typer.echo(loaded.record.numbering)
+    if loaded.weights.numbering:
+        typer.echo(loaded.weights.numbering)
     typer.echo(pattern_text(pattern) + (f"\n\npicture: {picture}" if picture else ""))

@@ -1,4 +1,4 @@
-"""`steer attribute`: who writes the answer."""
+"""`steer attribute`: which components write the answer."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ import typer
 from steer.base.shipped import DEFAULT
 from steer.commands.attend import EpisodeOption, PromptOption
 from steer.commands.options import CheckpointOption, JsonOption, OutOption, QuietOption
+from steer.commands.subjects import TaskOption, load_with_task
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from steer.anatomy.nodes import Node
     from steer.experiments.component import Page
-    from steer.models.checkpoint import Checkpoint
+    from steer.models.subject import Subject
     from steer.results.rows import Row
     from steer.tasks.task import Example
 
 RECIPE = "paper/fig02a_logit_attribution"
 TITLES = {
-    "logit-attribution": "logit contribution (final LayerNorm frozen)",
+    "logit-attribution": "logit contribution (final norm frozen)",
     "attention-accuracy": "attention accuracy",
 }
 
@@ -33,35 +34,35 @@ def attribute(
     episodes: Annotated[int, typer.Option(min=1, max=2_000, help="How many test episodes.")] = 2_000,
     episode: EpisodeOption = None,
     prompt: PromptOption = None,
+    task: TaskOption = None,
     out: OutOption = None,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Logit attribution of every decoder component, or (--head) one component's page."""
+    """Logit attribution of every component that the logits read, or (--head) one component's page."""
     from steer.base.errors import SteerError
 
     if head is None:
         if episode is not None or prompt is not None:
             raise SteerError("--episode and --prompt show one head's attention: give --head as well")
-        _everything(checkpoint, episodes, out or Path("results"), json, quiet)
+        _everything(checkpoint, task, episodes, out or Path("results"), json, quiet)
         return
     from steer.commands.folders import results_folder
     from steer.experiments.attend import choose_episode
     from steer.experiments.component import component_page
-    from steer.models.checkpoint import load_checkpoint
     from steer.models.families import names_of
 
     nodes = names_of(checkpoint).nodes(head)
     if len(nodes) != 1:
         raise SteerError(f"--head: {head!r} stands for {len(nodes)} components; one is wanted")
-    loaded = load_checkpoint(checkpoint)
+    loaded = load_with_task(checkpoint, task)
     example = choose_episode(loaded, episode, prompt)
-    chosen = loaded.task.examples(loaded.task.selection(count=episodes), loaded.record.data_seed)
+    chosen = loaded.task.examples(loaded.task.selection(count=episodes), loaded.data_seed)
     page = component_page(loaded, nodes[0], chosen)
     _show(page, loaded, nodes[0], example, out or results_folder("attribute", checkpoint, str(nodes[0])), json)
 
 
-def _everything(checkpoint: str, episodes: int, out: Path, json: bool, quiet: bool) -> None:
+def _everything(checkpoint: str, task: Path | None, episodes: int, out: Path, json: bool, quiet: bool) -> None:
     from json import dumps
 
     from steer.commands.run import run
@@ -70,10 +71,11 @@ def _everything(checkpoint: str, episodes: int, out: Path, json: bool, quiet: bo
         f"checkpoint={dumps(checkpoint)}",
         f"episodes.count={episodes}",
     ]  # quoted so that a name like 007 is not read as a number
-    run([RECIPE, *changes], out=out, json=json, quiet=quiet)
+    brought = [] if task is None else [f"task={dumps(str(task.resolve()))}"]
+    run([RECIPE, *changes, *brought], out=out, json=json, quiet=quiet)
 
 
-def _show(page: Page, loaded: Checkpoint, node: Node, example: Example, folder: Path, json: bool) -> None:
+def _show(page: Page, loaded: Subject, node: Node, example: Example, folder: Path, json: bool) -> None:
     from dataclasses import asdict
     from json import dumps
 

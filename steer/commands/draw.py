@@ -1,4 +1,4 @@
-"""`steer draw`: a figure again from a saved result, without a model."""
+"""`steer draw`: draw the figures of a saved result again, without a model."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _draw_circuit(path: Path) -> None:
 
 @contextmanager
 def _placed(path: Path, verb: str) -> Iterator[None]:
-    """A file may be well formed and its numbers still impossible to draw, if it was edited by hand."""
+    """A file that was edited by hand may be well formed, and its numbers still impossible to draw."""
     from steer.base.errors import SteerError
 
     try:
@@ -67,4 +67,5 @@ def _placed(path: Path, verb: str) -> Iterator[None]:
     except SteerError:
         raise
     except Exception as error:
-        raise SteerError(f"{path}: cannot be drawn, its parts are not those that `{verb}` writes") from error
+        reason = f"{type(error).__name__}: {error!s:.200}; `--debug` shows where"
+        raise SteerError(f"{path}: cannot be drawn; was it changed since `{verb}` wrote it? ({reason})") from error

@@ -30,7 +30,7 @@ def evaluate(
     checkpoint: CheckpointOption = DEFAULT,
     split: SplitOption = "test",
     episodes: Annotated[
-        Path | None, typer.Option(help="A folder of episode files instead of a split, where the task reads such.")
+        Path | None, typer.Option(help="A folder of episode files instead of a split, if the task can read such files.")
     ] = None,
     out: OutOption = None,
     device: DeviceOption = "cpu",
@@ -52,7 +52,7 @@ def evaluate(
 
 @dataclass(frozen=True)
 class Shown:
-    """What a model is evaluated on."""
+    """The examples on which a model is evaluated."""
 
     name: str
     episodes: Sequence[Example]
@@ -62,7 +62,7 @@ class Shown:
 
 
 def _shown_of_folder(loaded: Checkpoint, folder: Path) -> Shown:
-    from steer.experiments.one import check_lengths
+    from steer.experiments.examples import check_lengths
 
     episodes = loaded.task.read(folder)
     check_lengths(episodes, loaded)

@@ -14,8 +14,13 @@ def results_folder(verb: str, checkpoint: str, *more: str, within: Path = Path("
 
     Two folders of one name may hold different weights, so what is not shipped also goes by the weights' hash.
     """
+    from steer.models.families import family_of
+    from steer.models.huggingface.family import HuggingFaceFamily
     from steer.models.record import read_record
 
+    family, place = family_of(checkpoint)
+    if isinstance(family, HuggingFaceFamily):
+        return within / "-".join((verb, family.short_name(place), *more))
     folder = locate(checkpoint)
     own = () if is_shipped(folder) else (read_record(folder).weights_sha256[:8],)
     return within / "-".join((verb, folder.resolve().name, *own, *more))

@@ -66,14 +66,14 @@ def import_weights(
 
 
 def _told(needed: dict[str, Any], max_length: int, **more: Any) -> Told:
-    """What a state dict does not say, all of it; else what is missing."""
+    """The options of a state dict; raises if one of them is missing."""
     from steer.models.importing.state_dict import Told
     from steer.tasks import TASKS
 
     TASKS[more["task"]]  # an unknown one is named with its neighbours
     missing = [_option(name) for name, value in needed.items() if value is None]
     if missing:
-        raise SteerError(f"a state dict does not say all: give {', '.join(missing)}")
+        raise SteerError(f"a state dict does not say everything: give {', '.join(missing)}")
     if not needed.pop("norm_first"):
         raise SteerError(POST_NORM)
     if needed["activation"] not in ACTIVATIONS:
@@ -85,7 +85,7 @@ def _refuse_options(given: dict[str, Any]) -> None:
     said = [_option(name) for name, value in given.items() if value is not None]
     if said:
         raise SteerError(
-            f"{', '.join(said)}: only for a state dict in a {SAFE} file; the authors' file says all itself"
+            f"{', '.join(said)}: only for a state dict in a {SAFE} file; the authors' file says all of this itself"
         )
 
 
@@ -119,11 +119,12 @@ def _report(record: Record, out: Path, json: bool) -> None:
     if json:
         typer.echo(dumps({"checkpoint": str(out), **imported.model_dump(), "sha256": record.weights_sha256}, indent=1))
         return
-    known = f"it is the authors' {imported.known_as}" if imported.known_as else "it is none of the authors' two files"
-    layers = f"{config.encoder_layers}+{config.decoder_layers} layers, {config.heads} heads of {config.d_head}"
+    known = (
+        f"it is the authors' {imported.known_as}" if imported.known_as else "it is not one of the authors' two files"
+    )
     typer.echo(
         render(
-            f"{imported.file}: {layers}, {config.vocabulary} tokens, {config.answer_tokens} of them in answers; "
+            f"{imported.file}: {config.size}, {config.vocabulary} tokens, {config.answer_tokens} of them in answers; "
             f"task {record.task}",
             f"git blob {imported.blob}: {known}", f"checkpoint: {out}",
         )

@@ -1,4 +1,4 @@
-"""`steer migrate`: files of an earlier format, rewritten in today's."""
+"""`steer migrate`: rewrite files of an earlier format in today's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Migration:
-    """A file to be rewritten: what changes, and how it is written. Without changes there is nothing to do."""
+    """A file, its format, and what has to change in it. `write` rewrites it; without changes it does nothing."""
 
     place: Path
     state: str

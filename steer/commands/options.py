@@ -13,9 +13,13 @@ if TYPE_CHECKING:
     from steer.tasks.task import Task
 
 CheckpointOption = Annotated[
-    str, typer.Option("--checkpoint", "-c", help="A shipped checkpoint by name (see `steer ls`), or a folder.")
+    str, typer.Option("--checkpoint", "-c", help="A shipped checkpoint (see `steer ls`), a folder, or hf:NAME.")
 ]
 DeviceOption = Annotated[str, typer.Option(help="Where to compute: cpu, cuda, cuda:1.")]
+DtypeOption = Annotated[str, typer.Option(help="float32, float64 or bfloat16.")]
+MemoryOption = Annotated[
+    str, typer.Option(help="What a run may take beside the weights: 8G, 500M. Batches are as large as fits.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
 OutOption = Annotated[Path | None, typer.Option("--out", "-o", help="Folder to write to.")]

@@ -17,11 +17,13 @@ def reproduce(
     checkpoint: CheckpointOption = DEFAULT,
     out: OutOption = None,
     device: DeviceOption = "cpu",
-    episodes: Annotated[int | None, typer.Option(min=10, help="The most for each recipe: a quick look.")] = None,
+    episodes: Annotated[
+        int | None, typer.Option(min=10, help="At most this many for each recipe: a quick look.")
+    ] = None,
     against: Annotated[
         str, typer.Option(help="paper: its claims; authors: the numbers of their notebooks, on their weights.")
     ] = "paper",
-    force: Annotated[bool, typer.Option("--force", help="Run again what is already known.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Run again, even if results are saved.")] = False,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:

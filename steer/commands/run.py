@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from steer.commands.options import DeviceOption, JsonOption, QuietOption
+from steer.commands.options import DeviceOption, DtypeOption, JsonOption, MemoryOption, QuietOption
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,21 +23,23 @@ def run(
         "results"
     ),
     device: DeviceOption = "cpu",
-    dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
+    dtype: DtypeOption = "float32",
+    memory: MemoryOption = "4G",
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Recipes at a time, in processes of their own.")] = 1,
-    force: Annotated[bool, typer.Option("--force", help="Run again what is already known.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Run again, even if the result is saved.")] = False,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Run recipes: print a table, write rows, metadata and the figure. What is already known is not run again."""
+    """Run recipes: print a table, write rows, metadata and figures. Saved results are not computed again."""
     from json import dumps
 
+    from steer.base.memory import parse_memory
     from steer.commands.pictures import warn
     from steer.commands.progress import bar
     from steer.experiments.many import Job, run_batch, split_changes
 
     names, changes = split_changes(recipes)
-    job = Job(changes, out, device, dtype, force)
+    job = Job(changes, out, device, dtype, parse_memory(memory), force)
     with bar("running", 1.0, quiet, unit="") as advance:
         outcomes = run_batch(names, job, jobs, advance)
     if json:

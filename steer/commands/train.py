@@ -25,12 +25,12 @@ def train(
         str | None, typer.Option("--from", help="Begin with a checkpoint's weights instead of random ones.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the folder's last epoch.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Start anew in a folder that is not empty.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Start again in a folder that is not empty.")] = False,
     device: DeviceOption = "cpu",
-    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads; two seeds side by side want 1 each.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads; for two seeds side by side, 1 each.")] = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Train a model by a protocol. Killed or interrupted, it goes on with --resume and ends with the same weights."""
+    """Train a model by a protocol. An interrupted run continues with --resume and ends with the same weights."""
     from steer.base.errors import SteerError
     from steer.base.files import make_folder
     from steer.models.training.load import load_protocol
@@ -43,7 +43,7 @@ def train(
     if out.exists() and not out.is_dir():
         raise SteerError(f"{out} is a file, not a folder")
     if out.is_dir() and any(out.iterdir()) and not (resume or overwrite):
-        raise SteerError(f"{out} is not empty; give --resume to go on from it or --overwrite to start anew")
+        raise SteerError(f"{out} is not empty; give --resume to go on from it or --overwrite to start again")
 
     import torch
 

@@ -3,7 +3,7 @@
 Edge attribution patching (Syed et al., 2023): the change that ablating a direct path makes at a port, times the
 gradient there of the answer's log-likelihood. LayerNorm and projection are exact here, only what comes after the port
 is linear. With integrated gradients (Hanna et al., 2024) the gradient is averaged along the way from mean embeddings to
-the real ones. Both say how much likelihood the answer would lose; the exact effect is measured by running it.
+the real ones. Both estimate how much likelihood the answer loses; the exact effect is measured by running the ablation.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def compare_with_gradients(lab: Lab, ports: Sequence[Site]) -> Opinions:
 
 
 def exact_effects(lab: Lab, paths: Sequence[Path]) -> list[float]:
-    measure, _ = lab.likelihood()
-    clean = lab.mean(lab.clean(measure, 1))
-    found = lab.measure(_runs(lab, paths), measure, 1)
+    measured = lab.likelihood()
+    clean = lab.mean(lab.clean(measured, 1))
+    found = lab.measure(_runs(lab, paths), measured[0], 1)
     return [clean - lab.mean(found[_name(path)]) for path in paths]
 
 
@@ -90,7 +90,7 @@ def _runs(lab: Lab, paths: Sequence[Path]) -> list[Run]:
 
 
 def _rounded(correlation: float) -> float | None:
-    """None where there is none: all effects may be the same."""
+    """Rounded; None if it is undefined because all effects are the same."""
     return round(correlation, 4) if np.isfinite(correlation) else None
 
 

@@ -1,4 +1,4 @@
-"""A schedule as plain data, for `steer plan`: what each run edits and reads, and where it starts and stops."""
+"""A schedule as plain data, for `steer plan`: what each run edits and reads, where it starts and where it stops."""
 
 from __future__ import annotations
 

@@ -9,15 +9,17 @@ import torch
 
 from steer.anatomy.nodes import Site
 from steer.base.errors import SteerError
+from steer.base.yaml import Document
 from steer.engine.engine import Engine
 from steer.engine.session import Found, Inputs, Session
-from steer.experiments.api import build_recipe
 from steer.experiments.attend import plain_numbers
 from steer.measures.pattern import axis_tokens
-from steer.models.checkpoint import Checkpoint
+from steer.models.subject import Subject
 from steer.recipe.lower import lower
+from steer.recipe.schema import Recipe
+from steer.recipe.tasked import recipe_schema
 from steer.results.details import Pattern
-from steer.tasks.task import Example
+from steer.tasks.task import Example, Handle, Task
 
 STEERED = "steered"
 
@@ -34,32 +36,29 @@ class SteeredAnswer:
     answer: tuple[str, ...]  # the model's
     predicted: tuple[str, ...]  # the task's with the variable changed
     steered: tuple[str, ...]  # the model's, with the intervention on
-    before: Pattern
-    after: Pattern
-    program: str  # what the task calls that which gives its answers
+    before: Pattern | None
+    after: Pattern | None
+    program: str  # the task's name for the program that computes its answers
 
 
 @torch.no_grad()
-def ask(checkpoint: Checkpoint, episode: Example, variable: str, sites: Sequence[str] = ()) -> SteeredAnswer:
-    task = checkpoint.task
+def ask(subject: Subject, episode: Example, variable: str, sites: Sequence[str] = ()) -> SteeredAnswer:
+    task = subject.task
     other = task.counterpart(episode, variable)
     if other is None:
         raise SteerError(f"the {variable} of this prompt cannot be changed: {task.why_fixed(episode, variable)}")
-    handle, output = task.handles[variable], f"${task.output_role}"
-    recipe = build_recipe(
-        kind="steer", variable=variable, by=handle.by, sets=[{"name": STEERED, "sites": list(sites or handle.sites)}],
-        episodes=dict(task.needed.keys),
-        measures=[
-            {"name": "attention-pattern", "heads": output}, {"name": "exact-match", "decoding": "greedy"},
-        ],
-    ).recipe  # fmt: skip
-    engine, plan = Engine(checkpoint.model), lower(recipe, checkpoint.names).plan
-    head, vocabulary = checkpoint.names.head(output), checkpoint.vocabulary
+    subject.examine([episode])
+    recipe = recipe_of(task, variable, sites)
+    engine, plan = Engine(subject.model), lower(recipe, subject.names).plan
+    vocabulary = subject.scoring.vocabulary
+    head = subject.names.head(f"${task.output_role}") if task.output_role else None
 
     def runs(shown: Example) -> list[Found]:
         return list(Session(engine, plan, Inputs([shown], [other])))
 
-    def look(condition: str, written: tuple[str, ...]) -> Pattern:
+    def look(condition: str, written: tuple[str, ...]) -> Pattern | None:
+        if head is None:
+            return None
         found = runs(episode.answering(written))
         one = next(one for one in found if one.run.condition == condition)
         queries, keys = axis_tokens(engine.layout, head, one.batch, 0, vocabulary)
@@ -70,6 +69,20 @@ def ask(checkpoint: Checkpoint, episode: Example, variable: str, sites: Sequence
     clean, steered = (vocabulary.decode_answer(written[when][0].tolist()) for when in ("before", STEERED))
     changed = tuple(str(edit.site) for run in plan.runs if run.name == STEERED for edit in run.edits)
     return SteeredAnswer(
-        str(episode), checkpoint.name, variable, changed, episode.answer, clean, other.answer, steered,
+        str(episode), subject.name, variable, changed, episode.answer, clean, other.answer, steered,
         look("before", clean), look(STEERED, steered), task.words.program,
     )  # fmt: skip
+
+
+def recipe_of(task: Task, variable: str, sites: Sequence[str]) -> Recipe:
+    """The variable changed at these sites, or where the task knows that it can be; answers written, attention seen."""
+    handle = task.handles.get(variable, Handle("counterpart", ()))
+    if not sites and not handle.sites:
+        raise SteerError(f"--at: at which sites should {variable} be changed? The task {task.name!r} knows none")
+    looked = [{"name": "attention-pattern", "heads": f"${task.output_role}"}] if task.output_role else []
+    keys = {
+        "kind": "steer", "variable": variable, "by": handle.by, "episodes": dict(task.needed.keys),
+        "sets": [{"name": STEERED, "sites": list(sites or handle.sites)}],
+        "measures": [*looked, {"name": "exact-match", "decoding": "greedy"}],
+    }  # fmt: skip
+    return recipe_schema(task).check(Document("recipe", keys))

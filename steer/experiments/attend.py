@@ -1,4 +1,4 @@
-"""One head's attention on one episode, with the tokens it runs between."""
+"""One head's attention on one episode, and the tokens on both axes."""
 
 from __future__ import annotations
 
@@ -10,37 +10,52 @@ from torch import Tensor
 from steer.anatomy.nodes import Node, Site
 from steer.base.errors import SteerError
 from steer.engine.engine import Engine
+from steer.engine.session import Inputs, Session
 from steer.measures.pattern import axis_tokens
-from steer.models.checkpoint import Checkpoint
+from steer.models.greedy import write_answers
+from steer.models.subject import Subject
+from steer.plan.plan import clean_plan
 from steer.results.details import Pattern
 from steer.tasks.task import Example
 
 
-def choose_episode(checkpoint: Checkpoint, number: int | None, prompt: str | None) -> Example:
-    """An example of the held-out split by its number, or one that was typed."""
+def choose_episode(subject: Subject, number: int | None, prompt: str | None) -> Example:
+    """An example by its number, of the held-out split or of the file of prompts, or one that the user typed."""
     if number is not None and prompt is not None:
         raise SteerError("give --episode or --prompt, not both")
+    task = subject.task
     if prompt is not None:
-        typed: Example = checkpoint.task.parse(prompt)
-        if len(typed.prompt) > checkpoint.model.max_length:
-            raise SteerError(f"prompt: {len(typed.prompt)} tokens, the model takes {checkpoint.model.max_length}")
+        typed: Example = task.parse(prompt)
+        if len(typed.prompt) > subject.model.max_length:
+            raise SteerError(f"prompt: {len(typed.prompt)} tokens, the model takes {subject.model.max_length}")
         return typed
-    split = checkpoint.task.splits[-1]
-    episodes: Sequence[Example] = checkpoint.task.split(split, checkpoint.record.data_seed)
+    split = task.splits[0] if task.source else task.splits[-1]
+    episodes: Sequence[Example] = task.split(split, subject.data_seed)
     if not 0 <= (number or 0) < len(episodes):
-        raise SteerError(f"the {split} split has episodes 0 to {len(episodes) - 1:,}, not {number}")
+        where = str(task.source) if task.source else f"the {split} split"
+        raise SteerError(f"{where} has episodes 0 to {len(episodes) - 1:,}, not {number}")
     return episodes[number or 0]
 
 
 @torch.no_grad()
-def attention_pattern(checkpoint: Checkpoint, head: Node, episode: Example) -> Pattern:
+def attention_pattern(subject: Subject, head: Node, episode: Example) -> Pattern:
     """A head's pattern while the model reads the prompt and writes its own answer."""
-    written = next(checkpoint.answers([episode]))
-    engine, site = Engine(checkpoint.model), Site(head, "pattern")
-    (batch,) = engine.batches([episode.answering(written)])
-    weights = engine.clean(batch, [site])[site][0]
-    queries, keys = axis_tokens(engine.layout, head, batch, 0, checkpoint.vocabulary)
+    engine, site = Engine(subject.model), Site(head, "pattern")
+    subject.examine([episode])
+    written = answer_of(subject, engine, episode)
+    (found,) = Session(engine, clean_plan([site]), Inputs([episode.answering(written)]))
+    weights = found.values[site][0]
+    queries, keys = axis_tokens(engine.layout, head, found.batch, 0, subject.scoring.vocabulary)
     return Pattern(str(head), str(episode), written, queries, keys, plain_numbers(weights), expected=episode.answer)
+
+
+def answer_of(subject: Subject, engine: Engine, episode: Example) -> tuple[str, ...]:
+    """The model's own answer; of a prompt whose answer nobody knows, the next token."""
+    (batch,) = engine.batches([episode])
+    logits, longest = engine.steps.hook(engine.layout.logits), max(len(episode.answer), subject.task.longest_answer)
+    steps = longest + (engine.model.end is not None)  # the end is a step too
+    written = write_answers(engine.model, batch, lambda now: engine.hooks(now, [logits])[logits], max(steps, 1))
+    return subject.scoring.vocabulary.decode_answer(written[0].tolist())
 
 
 def plain_numbers(weights: Tensor) -> tuple[tuple[float, ...], ...]:

@@ -71,7 +71,7 @@ class RSquaredMeasure(Measure):
         if site.port in BETWEEN_TOKENS:
             names.fault((*key, "site"), f"{site} is between tokens; R² is of activations, one vector a token")
         elif names.layout.sequence(site) != names.layout.holds(self._sequence(task)):
-            where = "prompt" if of_prompt(names.layout, site) else "decoder"
+            where = "prompt" if of_prompt(names.layout, site) else "answer"
             names.fault((*key, "tokens"), f"{site} has its values at the {where}'s tokens, not at {self.tokens}")
         rows = ((self.row_name, str(site), self.tokens),)
         return Reads((site,) if self.definition == PAPER else (site, names.layout.logits), (site,), rows)

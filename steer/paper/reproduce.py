@@ -101,7 +101,7 @@ def reproduce(
         try:
             loaded, lost = fit(load_recipe(str(path), task=checkpoint.task), checkpoint, episodes)
         except SteerError as error:  # a role that this checkpoint lacks: the table says so
-            lost = tuple(dict.fromkeys(fault.split(": ", 1)[-1] for fault in error.faults))
+            lost = tuple(dict.fromkeys(fault.text for fault in error.faults))
             outcomes.append(Outcome(path.stem, faults=lost))
         else:
             outcomes.append(run_loaded(loaded, checkpoint, out / path.stem, force, tell, engine))
@@ -152,7 +152,7 @@ def _section(outcome: Outcome) -> Section:
 
 
 def fit(loaded: Loaded, checkpoint: Checkpoint, episodes: int | None = None) -> tuple[Loaded, tuple[str, ...]]:
-    """A recipe for this checkpoint, checked; and what is left out of it because no head plays the role."""
+    """The recipe fitted to this checkpoint and checked; and why parts of it were left out."""
     fitted, lost = without_missing_roles(loaded, checkpoint.names)
     changes: dict[str, Any] = {"checkpoint": checkpoint.name}
     if episodes is not None:
@@ -187,7 +187,7 @@ def without_missing_roles(loaded: Loaded, names: Names) -> tuple[Loaded, tuple[s
 
 
 def _measure(measure: Spec, there: Callable[[str], bool]) -> Spec | None:
-    """A measure of what is there; None without any."""
+    """The measure without names that the checkpoint lacks; None if nothing is left."""
     changes: dict[str, Any] = {}
     for key in named_keys(type(measure)):
         names = getattr(measure, key)

@@ -6,7 +6,7 @@ test wants: a mean above a line says nothing as long as its interval holds the l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -22,11 +22,12 @@ from steer.discover.prune import judge, prune
 from steer.discover.roles import Score, role_scores
 from steer.discover.search import BestRoles, discover
 from steer.discover.trace import Question
+from steer.engine.session import Found
 from steer.models.plain.config import ModelConfig
 from steer.models.plain.layout import plain_layout
 from steer.models.plain.model import PlainModel
 from steer.models.protocol import Batch, Reading
-from steer.plan.plan import Mean, Rebuilt, Run
+from steer.plan.plan import CLEAN, Mean, Rebuilt, Run
 from steer.results.tally import Tally, bootstrap_weights
 from steer.tasks.compositional.episode import Episode
 
@@ -271,16 +272,20 @@ LOOKS = {
 
 
 class Looking:
-    """A lab (and its engine) whose heads look where they are told to."""
+    """A lab whose heads look where they are told to."""
 
     task, pad = TASK, VOCABULARY.pad
 
     def __init__(self, looks: dict[str, dict[int, int]], examples: list[Episode]) -> None:
-        self.looks, self.model, self.episodes, self.engine = looks, PlainModel(empty(1), VOCABULARY), examples, self
+        self.looks, self.model, self.episodes = looks, PlainModel(empty(1), VOCABULARY), examples
         self.layout = self.model.layout
         self.batches = [self.model.encode(examples, list(range(len(examples))))]
 
-    def reading(self, batch: Batch) -> Reading:
+    def reading(self, sites: Iterable[Site]) -> Iterator[Found]:
+        for batch in self.batches:
+            yield Found(batch, Run(CLEAN), self.patterns(batch))
+
+    def patterns(self, batch: Batch) -> Reading:
         prompt, output = (batch.tokens[name].shape[1] for name in ("prompt", "answer"))
         found: dict[str, torch.Tensor] = {}
         for node in self.layout.heads:

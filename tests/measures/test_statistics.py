@@ -394,7 +394,7 @@ def test_a_share_that_never_varies_has_an_interval_without_width(monkeypatch: py
         found.put(list(range(50)), parts[node] * whole, np.ones((50, 1)))
         return found
 
-    monkeypatch.setattr(Lab, "choice", lambda self, node: (node, []))
+    monkeypatch.setattr(Lab, "choice", lambda self, node: node)
     monkeypatch.setattr(Lab, "clean", lambda self, node: tally(node))
     share = logit_shares(lab)[writers[0]]
     assert (share.low, share.value, share.high) == (0.3, 0.3, 0.3)

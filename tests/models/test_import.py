@@ -146,7 +146,7 @@ def test_the_authors_file_gives_the_logits_of_pytorchs_layers(net: Net, steer, t
     done = steer("import", file, "--out", out)
     assert done.exit_code == 0, done.output
     assert "2+2 layers, 8 heads of 4, 19 tokens, 9 of them in answers; task authors" in done.stdout
-    assert "none of the authors' two files" in done.stdout
+    assert "not one of the authors' two files" in done.stdout
     same_logits(out, net, PROMPT, ANSWER)
     record = read_record(out)
     assert record.imported is not None
@@ -213,11 +213,11 @@ STORED = Stored(("storage", Named("torch.FloatStorage"), "0", "cuda:0", 6))
         ((STORED, 1, (2, 3), (3, 1)), "outside its storage"),
         ((STORED, 0, (2, 3), (4, 1)), "outside its storage"),
         ((STORED, 0, (10**9, 10**9), (0, 0)), "outside its storage"),
-        ((STORED, -1, (2,), (1,)), "no whole numbers"),
-        ((STORED, 0, (2,), (-1,)), "no whole numbers"),
-        ((STORED, 0, (True,), (1,)), "no whole numbers"),
-        ((STORED, 0, (2, 3), (1,)), "no whole numbers"),
-        ((STORED, 0, [2], (1,)), "is no tensor"),
+        ((STORED, -1, (2,), (1,)), "not whole numbers"),
+        ((STORED, 0, (2,), (-1,)), "not whole numbers"),
+        ((STORED, 0, (True,), (1,)), "not whole numbers"),
+        ((STORED, 0, (2, 3), (1,)), "not whole numbers"),
+        ((STORED, 0, [2], (1,)), "is not a tensor"),
         (("storage", 0, (2,), (1,)), "no float32 storage"),
         ((Stored(("storage", Named("torch.FloatStorage"), "../0", "cpu", 6)), 0, (2,), (1,)), "no float32 storage"),
         ((Stored(("module", Named("torch.FloatStorage"), "0", "cpu", 6)), 0, (2,), (1,)), "no float32 storage"),
@@ -253,15 +253,15 @@ FAULTS: dict[str, tuple[Change, str]] = {
     "surplus": (setting("more", torch.zeros(3)), "1 unexpected tensors: more"),
     "shape": (setting("out.weight", torch.zeros(8, D)), "out.weight is float32[8, 32], expected float32[9, 32]"),
     "not finite": (setting("out.weight", torch.full((9, D), torch.nan)), "NaN or infinity in unembed.weight"),
-    "no tensor": (setting(IN, [1.0]), f"{IN}: is no tensor"),
+    "no tensor": (setting(IN, [1.0]), f"{IN}: is not a tensor"),
     "float64": (setting(IN, torch.zeros(3 * D, D).double()), "asks for 'torch.DoubleStorage'"),
     "positions": (setting(POSITIONS, torch.zeros(5000, 1, D)), "not the sinusoids"),
     "no positions": (without(POSITIONS), f"1 missing tensors: {POSITIONS}"),
     "mlc": (setting("positional_encoding.pos_embedding", torch.zeros(2)), "base MLC, a post-norm network"),
     "mlc class": (lambda c: c["langs"].update(input=lang(PROMPT, "datasets")), "asks for 'datasets.Lang': this is a"),
-    "no sizes": (lambda c: c.pop("ff_mult"), "is no file of the authors': without ff_mult"),
-    "size": (lambda c: c.update(emb_size="32"), "emb_size: is no int"),
-    "width": (lambda c: c.update(emb_size=20), "emb_size: 20 is no multiple of 8"),
+    "no sizes": (lambda c: c.pop("ff_mult"), "is not a file of the authors: it lacks ff_mult"),
+    "size": (lambda c: c.update(emb_size="32"), "emb_size: is not of type int"),
+    "width": (lambda c: c.update(emb_size=20), "emb_size: 20 is not a multiple of 8"),
     "layers": (lambda c: c.update(nlayers_encoder=99), "encoder_layers: Input should be less than"),
     "word": (lambda c: c["langs"].update(input=lang(["blick", *PROMPT[1:]])), "missing or strange: BLUE blick"),
     "numbers": (lambda c: c["langs"]["input"].symbol2index.update(BLUE=1), "not 0 to 18, each once"),
@@ -293,9 +293,9 @@ def test_broken_files_are_said_to_be(net: Net, steer, tmp_path: Path):
     file = tmp_path / "x.pt"
     for size in (0, 3, 100, len(good) // 2, len(good) - 1):
         file.write_bytes(good[:size])
-        refused(steer, file, "is no file of torch.save" if size < 4 else "the zip is broken or cut short")
+        refused(steer, file, "not a file of torch.save" if size < 4 else "the zip is broken or cut short")
     file.write_bytes(b"\x80\x02" + good[2:])
-    refused(steer, file, "is no file of torch.save")
+    refused(steer, file, "not a file of torch.save")
     refused(steer, tmp_path / "none.pt", "cannot be read")
     refused(steer, tmp_path / "good.pt", "--heads, --task: only for a state dict", "--heads", 8, "--task", "authors")
 
@@ -396,7 +396,7 @@ def test_nothing_is_run(net: Net, steer, tmp_path: Path, protocol: int, where: s
         (b"\x80\x02\x82\x01.", "opcode that weights do not need (EXT1)"),
         (b"\x80\x02}]K\x01s.", "a key that is neither text nor a number"),
         (b"\x80\x02})K\x01s.", "a key that is neither text nor a number"),
-        (b"\x80\x02K\x01)R.", "calls what is no name"),
+        (b"\x80\x02K\x01)R.", "calls something that is not a name"),
         (b"\x80\x02K\x01K\x02a.", "a list was expected"),
         (b"\x80\x02K\x01}b.", "a dict was expected"),
         (b"\x80\x02h\x07.", "broken"),
@@ -473,14 +473,14 @@ def test_what_is_wrong_with_a_state_dict_is_said(mine: tuple[Net, Path], steer, 
     refused(steer, file, "give --heads, --norm-first or --no-norm-first, --activation, --prompt-embedding")
     refused(steer, file, "normalises before: it cannot be imported", *options(file), "--no-norm-first")
     for changes, says in (
-        ({"heads": 5}, "--heads: 32 features cannot be shared out among 5 heads"),
+        ({"heads": 5}, "--heads: 32 features cannot be divided among 5 heads"),
         ({"activation": "selu"}, "no activation named 'selu'; did you mean"),
         ({"task": "author"}, "did you mean authors?"),
         ({"task": "authors"}, "--vocabulary: without RED YELLOW"),
         ({"unembedding": "output.weight"}, "--unembedding: no tensor named 'output.weight'; did you mean"),
-        ({"unembedding": "out.bias"}, "--unembedding: out.bias is no matrix"),
+        ({"unembedding": "out.bias"}, "--unembedding: out.bias is not a matrix"),
         ({"vocabulary": tmp_path / "short.txt"}, "--vocabulary: 2 tokens; input_embedding.weight has 20 rows"),
-        ({"vocabulary": tmp_path / "twice.txt"}, "'A' stands there twice"),
+        ({"vocabulary": tmp_path / "twice.txt"}, "'A' is listed twice"),
         ({"vocabulary": tmp_path / "spaces.txt"}, "spaces.txt:2: one token on each line"),
     ):
         for name, text in (("short", "A\nB"), ("twice", "A\nA"), ("spaces", "A\nB C")):

@@ -23,7 +23,7 @@ CONFIG = ModelConfig(heads=8, d_model=16, d_head=2, d_ff=8, max_length=200, voca
 @pytest.fixture
 def imitation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A network of the authors' layers, heads and vocabularies, with random weights; means are of a few prompts."""
-    monkeypatch.setattr("steer.experiments.one.REFERENCE", 40)
+    monkeypatch.setattr("steer.experiments.examples.REFERENCE", 40)
     record = Record(config=CONFIG, task="authors", seed=0, protocol={}, history=[])
     save_checkpoint(tmp_path / "model", random_weights(Transformer(CONFIG)), record)
     return tmp_path / "model"

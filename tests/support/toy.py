@@ -276,6 +276,9 @@ class ToySubject:
     def scoring(self) -> Scoring:
         return Scoring(self.task, self.model.vocabulary)
 
+    def examine(self, examples: Sequence) -> None:
+        pass
+
     def about(self, task: Task) -> ToySubject:
         return replace(self, task=task)
 

@@ -61,6 +61,23 @@ class Trial:
         return torch.stack(rows)
 
 
+@dataclass
+class Lent(Trial):
+    """What is ablated has the value of the run on the counterpart, in which the same has been said."""
+
+    other: list[int] = field(default_factory=list)
+
+    def saying(self, said: list[int]) -> Lent:
+        return Lent(self.module, self.prompt, said, other=self.other)
+
+    def mean(self, hook: str) -> Tensor:
+        return forward(self.module, [GO, *self.other, *self.said])[hook]
+
+    @property
+    def theirs(self) -> Seen:
+        return forward(self.module, [GO, *self.other, *self.said])
+
+
 def give_means(trials: Sequence[Trial]) -> None:
     for hook in trials[0].clean:
         if "pattern" in hook or "scores" in hook:

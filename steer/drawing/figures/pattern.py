@@ -14,7 +14,7 @@ from steer.drawing.figures.theme import COLUMN, new_figure, save_figure, short, 
 from steer.results.details import Pattern
 from steer.results.result import Result
 
-CELL = 0.13  # inches: the smallest at which a token's name can be read
+CELL = 0.13  # inches: the smallest size at which a token can be read
 CELL_OF_MANY = 0.095  # in a figure of several patterns
 
 
@@ -83,9 +83,9 @@ def _name(panel: Pattern, panels: Sequence[Pattern]) -> str:
 
 
 def fill_pattern(axes: Axes, pattern: Pattern, size: float = 6) -> AxesImage:
-    """Draw one pattern; gives what a colour bar needs.
+    """Draw one pattern. Returns the image, which a colour bar needs.
 
-    As an image under a white grid: a sheet of many heads drawn cell by cell takes minutes and megabytes.
+    It is one image under a white grid: drawn cell by cell, many heads would take minutes and megabytes.
     """
     queries, keys = pattern.queries, pattern.keys
     image = axes.imshow(pattern.weights, vmin=0, vmax=1, cmap=sns.color_palette("mako_r", as_cmap=True), aspect="equal")

@@ -17,9 +17,11 @@ from steer.drawing.figures.theme import COLUMN, INK, MUTED, new_figure, short, t
 from steer.results.result import Result
 from steer.results.rows import Row, overall
 
+HELD = {"wrong": "above the wrong answers'", "counterfactual": "above the counterpart's answer's"}
+
 
 class Series:
-    """What is compared within a condition: measures, heads and what they are compared with, as far as they differ."""
+    """The bars or lines of a figure, named by what differs between them: measure, head, `against`, decoding."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self.rows = rows
@@ -43,7 +45,7 @@ class Series:
 
 
 def _several(pairs: Iterable[tuple[str, str]]) -> set[str]:
-    """The measures that come with more than one of these."""
+    """The measures that are paired with more than one other thing."""
     counts = Counter(measure for measure, _ in set(pairs))
     return {measure for measure, count in counts.items() if count > 1}
 
@@ -103,8 +105,8 @@ def draw_components(result: Result) -> Figure:
     axes.axvline(0, color=INK, linewidth=0.6)
     axes.set_yticks(range(len(heads)), heads, fontsize=6)
     axes.set_ylim(len(heads) - 0.4, -0.6)
-    mean = f"above the mean {task_of(result).words.token}"
-    logit = f"contribution to the right token's logit\n({mean}; final LayerNorm frozen)"
+    mean = HELD.get(rows[0].against, f"above the mean {task_of(result).words.token}")
+    logit = f"contribution to the right token's logit\n({mean}; final norm frozen)"
     axes.set_xlabel(
         logit if rows[0].unit == "logit" else "share of the variance of the decoder's output\n(first two steps)"
     )

@@ -1,4 +1,4 @@
-"""One look for all figures, set inside a context so that importing steer changes nothing of the reader's."""
+"""One look for all figures, set inside a context, so that importing steer does not change the user's settings."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from steer.tasks import TASKS
 from steer.tasks.task import Task
 
 COLUMN = 3.4  # inches: one column of a two-column paper
-WIDEST, TALLEST = 40, 150  # inches: what a sheet of every head needs, and what memory has room for
+WIDEST, TALLEST = 40, 150  # inches: enough for a sheet of every head, and small enough for memory
 LINES, LINE = 4, 0.13  # of a title, at most; and the height of one in inches
 INK, ACCENT, STRICT, MUTED = "#222222", "#0173b2", "#d55e00", "#949494"  # from seaborn's colour-blind palette
-SEEN = ("checkpoint=", "episodes.count=")  # changes that the title says anyway
+SEEN = ("checkpoint=", "episodes.count=")  # changes that the title shows anyway
 FORMATS = ("png", "pdf", "svg")
 SETTINGS = {
     "font.size": 8,
@@ -78,7 +78,7 @@ def _lines(text: str, width: int) -> str:
 
 
 def short(text: str, most: int = 34) -> str:
-    """A name fit for an axis: on one line, and cut where it would leave no room for what it names."""
+    """A name for an axis: on one line, and cut if it is too long."""
     words = " ".join(text.split())
     return words if len(words) <= most else f"{words[: most - 1]}…"
 
@@ -88,7 +88,7 @@ def picture_files(folder: Path, name: str) -> list[Path]:
 
 
 def save_figure(figure: Figure, folder: Path, name: str) -> Path:
-    """Write PNG, PDF and SVG; give the PNG's path. All three have one layout, computed once."""
+    """Write PNG, PDF and SVG, with one layout for all three. Returns the path of the PNG."""
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
     for suffix in FORMATS:

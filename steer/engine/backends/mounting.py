@@ -1,8 +1,8 @@
 """nnsight without `.save` on every object of the process.
 
-At import it writes a method of that name into `object` itself. Who imported nnsight before may use it and keeps it;
-otherwise it is taken out again at once (`nnsight.save(x)` does the same), so that steer changes nothing of others.
-It can only be kept from doing so by a settings file, which is the user's.
+When it is imported, nnsight adds this method to `object` itself. A program that imported nnsight before steer may use
+the method, and keeps it. Otherwise the method is removed at once (`nnsight.save(x)` does the same), so that importing
+steer does not change other code. nnsight can only be configured otherwise in a settings file, which is the user's.
 """
 
 from __future__ import annotations

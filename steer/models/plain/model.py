@@ -1,4 +1,4 @@
-"""The plain transformer as the engine asks for it: names to hooks, writes, reads and tokens."""
+"""The plain transformer as a `Model`: what the engine and the measures need to know about it."""
 
 from __future__ import annotations
 

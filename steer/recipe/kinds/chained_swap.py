@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -16,8 +16,8 @@ from steer.anatomy.named import AnyNodes, Chain
 from steer.anatomy.nodes import Node, Site
 from steer.plan.plan import CLEAN, Edit, Of, Rebuilt, Run, Value
 from steer.recipe.edits import exchange
-from steer.recipe.kinds.swap import AFTER, Swap
 from steer.recipe.lowering import Lowering
+from steer.recipe.swap import AFTER, Swap
 
 ALONG = "path kept, nothing exchanged"
 
@@ -25,6 +25,7 @@ ALONG = "path kept, nothing exchanged"
 class ChainedSwap(Swap):
     """Two question tokens exchange their position embeddings in these ports; only what the chain passes on arrives."""
 
+    ablates: ClassVar[bool] = True
     kind: Literal["chained-swap"]
     chain: Annotated[Chain, Field(min_length=1, description="ports that it is passed on to, in order")]
     ablate: Annotated[AnyNodes, Field(description="other sources of these ports that are ablated; globs allowed")] = ()

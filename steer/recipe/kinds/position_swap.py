@@ -1,19 +1,18 @@
-"""position-swap: two tokens of the question exchange their position embeddings, as seen by some ports alone."""
+"""position-swap: two tokens of the prompt exchange their position embeddings, as seen by some ports alone."""
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from steer.plan.plan import Run
 from steer.recipe.edits import exchange
-from steer.recipe.kinds.swap import AFTER, Swap
 from steer.recipe.lowering import Lowering
+from steer.recipe.swap import AFTER, Swap
 
 
 class PositionSwap(Swap):
-    """Two question tokens exchange their position embeddings, as seen by these ports alone."""
+    """Two tokens of the prompt exchange their position embeddings, as seen by these ports alone."""
 
-    ablates: ClassVar[bool] = False
     kind: Literal["position-swap"]
 
     def runs(self, lowering: Lowering) -> list[Run]:

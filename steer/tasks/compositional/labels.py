@@ -20,8 +20,8 @@ def labelled_tokens(episode: Episode, label: str, tokens: str) -> list[tuple[int
 
     index-in-question: the symbol or the colour of each assignment `A = red` whose symbol is asked about, labelled by
     the symbol's place in the question; or the arguments where they stand in the `question` itself, or all `copies` of
-    their colours anywhere in the prompt (the points that the authors' code takes). relative-index: each decoder input
-    that a colour follows, labelled by the relative-index-on-LHS of that colour (SOS stands at 0).
+    their colours anywhere in the prompt (the points that the authors' code takes). relative-index: each place of the
+    answer (from SOS, at 0) that a colour follows, labelled by the relative-index-on-LHS of that colour.
     """
     solution = solve(episode)
     if label == "relative-index":
