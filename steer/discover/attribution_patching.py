@@ -73,16 +73,25 @@ def gradient_scores(lab: Lab, paths: Sequence[Path], steps: int) -> list[float]:
 
 
 def mean_gradients(lab: Lab, session: Session, batch: Batch, hooks: Iterable[str], steps: int) -> dict[str, Tensor]:
-    worlds, target = session.worlds(batch), lab.targets[batch.number]
+    """The gradient of the answer's likelihood at each hook, averaged over embeddings between their means and values."""
+    target, means = lab.targets[batch.number], embedding_means(lab, session, batch)
 
     def likelihood(logits: Tensor) -> Tensor:
         return answer_likelihood(logits, target, lab.pad).sum()
 
     def partway(share: float) -> Callable[[Site, Tensor], Tensor]:
-        return lambda site, value: worlds.whole(Mean(), site) + share * (value - worlds.whole(Mean(), site))
+        return lambda site, value: means[site] + share * (value - means[site])
 
     each = [lab.engine.gradients(batch, hooks, likelihood, partway((n + 1) / steps)) for n in range(steps)]
     return {hook: torch.stack([found[hook][1] for found in each]).mean(0) for hook in hooks}
+
+
+@torch.no_grad()
+def embedding_means(lab: Lab, session: Session, batch: Batch) -> dict[Site, Tensor]:
+    """The mean of each embedding. Known before a pass begins: what the store has dropped takes a pass of its own."""
+    worlds, layout = session.worlds(batch), lab.layout
+    written = [layout.write(node) for node in layout.nodes if not layout.inputs(node)]
+    return {site: worlds.whole(Mean(), site) for site in written}
 
 
 def _runs(lab: Lab, paths: Sequence[Path]) -> list[Run]:

@@ -88,11 +88,9 @@ LENT = (Steer, ActivationPatch, Intervene)  # kinds that take values from counte
 
 
 def fits(name: str) -> bool:
-    """Is a recipe for models of these sizes, and for this executor? One that names heads of another checkpoint is for
-    that one's; MLPs that follow the changed stream are done by hand (test_by_hand_authors_paths.py)."""
-    recipe = load_recipe(name).recipe
-    layout = names_of(recipe.checkpoint).layout
-    return len(layout.nodes) == len(CAST.layout.nodes) and not name.startswith("authors/")
+    """Is a recipe for models of these sizes? One that names heads of another checkpoint is for that one's."""
+    layout = names_of(load_recipe(name).recipe.checkpoint).layout
+    return len(layout.nodes) == len(CAST.layout.nodes)
 
 
 @pytest.mark.parametrize("name", [*filter(fits, recipe_names())])

@@ -102,7 +102,9 @@ def test_an_interval_of_hits_has_width_at_both_ends(hits: int, ends: tuple[float
     for positions in (1, 3):
         tally = Tally(200, positions, hits=True)
         tally.put(list(range(200)), np.full((200, positions), hits / 200), np.ones((200, positions)))
-        for row in tally.table(weights):
+        rows = tally.table(weights)
+        assert [row.position for row in rows] == ([None] if positions == 1 else [None, 1, 2, 3])
+        for row in rows:
             assert (row.low, row.high) == pytest.approx(ends, abs=1e-4)
 
 

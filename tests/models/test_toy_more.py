@@ -10,7 +10,7 @@ import pytest
 import toy_by_hand as by_hand
 from test_toy import LINES, NOTHING, SITES, ask, bare, installed, lines_of, numbers, right, steps, trials_of, value
 from test_toy import written_down as write_down
-from toy import END, WORDS
+from toy_net import END, WORDS
 
 from steer.base.errors import SteerError
 from steer.measures import representation

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
-from toy import END, GO, HEADS, LAYERS, SIZE, WORDS, Hook, Toy
+from toy_net import END, GO, HEADS, LAYERS, SIZE, WORDS, Hook, Toy
 
 Seen = dict[str, Tensor]  # hook -> T …
 Edits = dict[str, Callable[[Tensor], Tensor]]
