@@ -108,7 +108,9 @@ def _rotation(engine: Engine, site: Site, size: int, seed: int) -> nn.Linear:
     with torch.no_grad():
         drawn = np.random.default_rng(seed).standard_normal((size, features))
         linear.weight.copy_(torch.from_numpy(drawn))
-    orthogonal(linear)
+    with torch.random.fork_rng(devices=[]):  # what completes the rows to a rotation is drawn inside
+        torch.manual_seed(seed)
+        orthogonal(linear)
     return linear
 
 

@@ -13,6 +13,8 @@ from small import ask, listen, net_of, of_arity, same, talker, trials
 from torch import Tensor
 
 from steer.base.errors import SteerError
+from steer.experiments.api import build_recipe
+from steer.experiments.one import experiment_hash
 from steer.results.directions import About, Direction, random_like, read_direction, write_direction
 from steer.tasks.compositional.counterparts import counterpart
 
@@ -183,3 +185,11 @@ def test_no_control_needs_a_reason(row: Path):
     edits = [{"sites": "enc-self-0.1.z", "add": {"direction": str(row)}}]
     with pytest.raises(SteerError, match="why nothing random runs beside it"):
         ask(MODEL, EPISODES, **COMMON, controls=0, conditions=[{"name": "added", "edits": edits}])
+
+
+def test_what_a_file_holds_is_part_of_the_question(row: Path):
+    edits = [{"sites": "enc-self-0.1.z", "add": {"direction": str(row)}}]
+    recipe = build_recipe(**COMMON, conditions=[{"name": "added", "edits": edits}]).recipe
+    before = experiment_hash(recipe, MODEL)
+    write_direction(Direction(2 * read_direction(row).rows, About(way="difference", scores={})), row)
+    assert experiment_hash(recipe, MODEL) != before
