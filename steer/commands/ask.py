@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from steer.base.shipped import DEFAULT
-from steer.commands.attend import PromptOption
-from steer.commands.options import CheckpointOption, JsonOption, OutOption
+from steer.commands.options import CheckpointOption, DeviceOption, FormatOption, JsonOption, OutOption, PromptOption
 
 if TYPE_CHECKING:
     from steer.experiments.ask import SteeredAnswer
-    from steer.tasks.task import Task
 
 
 def ask(
@@ -27,6 +25,8 @@ def ask(
     sites: Annotated[list[str] | None, typer.Option("--at", help="Where, instead of the circuit's own sites.")] = None,
     checkpoint: CheckpointOption = DEFAULT,
     out: OutOption = None,
+    device: DeviceOption = "cpu",
+    formats: FormatOption = None,
     json: JsonOption = False,
 ) -> None:
     """Ask the model, predict what it would say if one variable were different, make it so, and compare."""
@@ -35,29 +35,24 @@ def ask(
     from json import dumps
 
     from steer.base.files import make_folder, write_atomically
-    from steer.commands.folders import results_folder
     from steer.commands.pictures import draw_or_warn
-    from steer.drawing.figures.pattern import draw_before_after
-    from steer.experiments.ask import ask as ask_model
-    from steer.experiments.attend import choose_episode
-    from steer.models.checkpoint import load_checkpoint
+    from steer.drawing.look import look_of
+    from steer.experiments.folders import results_folder
+    from steer.experiments.looking import ask as ask_model
 
-    loaded = load_checkpoint(checkpoint)
-    task = loaded.task
-    variable = _variable(change, task)
-    if episode is None and prompt is None:
-        shown = task.examples(task.selection(count=1), loaded.record.data_seed, variable)[0]
-    else:
-        shown = choose_episode(loaded, episode, prompt)
-    if swap is not None:
-        task.check_exchange(shown, swap, variable)
-    answer = ask_model(loaded, shown, variable, sites or ())
-    content = sha256("\n".join((str(shown), variable, *answer.sites)).encode()).hexdigest()
+    look = look_of(formats or ())
+    answer = ask_model(
+        prompt, episode=episode, swap=swap, change=change, sites=sites or (), checkpoint=checkpoint, device=device
+    )
+    content = sha256("\n".join((answer.prompt, answer.variable, *answer.sites)).encode()).hexdigest()
     folder = out or results_folder("ask", checkpoint, content[:8])
     make_folder(folder)
     text = dumps(asdict(answer) | {"picture": str(folder / "ask.png")}, indent=1)
     write_atomically(folder / "ask.json", text + "\n")
-    picture = draw_or_warn(lambda: draw_before_after(answer.before, answer.after, folder, "ask"), "ask")
+
+    from steer.drawing.figures.pattern import draw_before_after
+
+    picture = draw_or_warn(lambda: draw_before_after(answer.before, answer.after, folder, "ask", look), "ask")
     if json:
         typer.echo(text)
         return
@@ -67,25 +62,6 @@ def ask(
 def answer_text(answer: SteeredAnswer) -> str:
     from steer.drawing.tables import pairs, pattern_table, render
 
-    said = "as predicted" if answer.steered == answer.predicted else "not as predicted"
-    lines = [
-        ("prompt", answer.prompt),
-        ("answer", " ".join(answer.answer) + ("" if answer.answer == answer.right else "   (wrong)")),
-        ("predicted", f"{' '.join(answer.predicted)}   ({answer.program} with another {answer.variable})"),
-        ("steered", f"{' '.join(answer.steered)}   ({said}; changed at {', '.join(answer.sites)})"),
-    ]
     before, after = f"{answer.before.head} before", f"{answer.after.head} after"
     patterns = ("", before, pattern_table(answer.before), "", after, pattern_table(answer.after))
-    return render(pairs(lines), *patterns)
-
-
-def _variable(given: str | None, task: Task) -> str:
-    """The variable to change: the one that is named, else the task's usual one."""
-    from steer.base.errors import SteerError, unknown
-
-    if not task.handles:
-        raise SteerError(f"the task {task.name!r} has no variables to change")
-    usual = task.exchange.variable if task.exchange else next(iter(task.handles))
-    if given is not None and given not in task.handles:
-        raise SteerError(f"--change: {unknown('variable', given, list(task.handles))}")
-    return given or usual
+    return render(pairs(answer.lines), *patterns)

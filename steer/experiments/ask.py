@@ -38,6 +38,17 @@ class SteeredAnswer:
     after: Pattern
     program: str  # what the task calls that which gives its answers
 
+    @property
+    def lines(self) -> list[tuple[str, str]]:
+        """What was asked and said, each with its name."""
+        said = "as predicted" if self.steered == self.predicted else "not as predicted"
+        return [
+            ("prompt", self.prompt),
+            ("answer", " ".join(self.answer) + ("" if self.answer == self.right else "   (wrong)")),
+            ("predicted", f"{' '.join(self.predicted)}   ({self.program} with another {self.variable})"),
+            ("steered", f"{' '.join(self.steered)}   ({said}; changed at {', '.join(self.sites)})"),
+        ]
+
 
 @torch.no_grad()
 def ask(checkpoint: Checkpoint, episode: Example, variable: str, sites: Sequence[str] = ()) -> SteeredAnswer:

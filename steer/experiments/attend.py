@@ -35,12 +35,24 @@ def choose_episode(checkpoint: Checkpoint, number: int | None, prompt: str | Non
 @torch.no_grad()
 def attention_pattern(checkpoint: Checkpoint, head: Node, episode: Example) -> Pattern:
     """A head's pattern while the model reads the prompt and writes its own answer."""
+    return attention_patterns(checkpoint, [head], episode)[0]
+
+
+@torch.no_grad()
+def attention_patterns(checkpoint: Checkpoint, heads: Sequence[Node], episode: Example) -> list[Pattern]:
+    """The same for several heads, from one forward pass."""
     written = next(checkpoint.answers([episode]))
-    engine, site = Engine(checkpoint.model), Site(head, "pattern")
+    engine = Engine(checkpoint.model)
     (batch,) = engine.batches([episode.answering(written)])
-    weights = engine.clean(batch, [site])[site][0]
-    queries, keys = axis_tokens(engine.layout, head, batch, 0, checkpoint.vocabulary)
-    return Pattern(str(head), str(episode), written, queries, keys, plain_numbers(weights), expected=episode.answer)
+    values = engine.clean(batch, [Site(head, "pattern") for head in heads])
+    patterns = []
+    for head in heads:
+        queries, keys = axis_tokens(engine.layout, head, batch, 0, checkpoint.vocabulary)
+        weights, roles = plain_numbers(values[Site(head, "pattern")][0]), tuple(checkpoint.names.plays(head))
+        patterns.append(
+            Pattern(str(head), str(episode), written, queries, keys, weights, expected=episode.answer, roles=roles)
+        )
+    return patterns
 
 
 def plain_numbers(weights: Tensor) -> tuple[tuple[float, ...], ...]:

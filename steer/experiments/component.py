@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
+from rich.table import Table
 from torch import Tensor
 
 from steer.anatomy.layout import Layout
 from steer.anatomy.nodes import Node, Site
+from steer.drawing.tables import interval, make_table, number
 from steer.engine.engine import Engine
 from steer.measures.alignment import Alignment, add_alignment
 from steer.measures.attention import attention_accuracy
@@ -28,6 +30,11 @@ from steer.results.rows import Labels, Row
 from steer.results.tally import Tally, bootstrap_weights
 from steer.tasks.task import ANSWER, Example
 
+TITLES = {
+    "logit-attribution": "logit contribution (final LayerNorm frozen)",
+    "attention-accuracy": "attention accuracy",
+}
+
 
 @dataclass
 class Page:
@@ -40,6 +47,7 @@ class Page:
     alignment: Histogram | None = None
     left_out: list[str] = field(default_factory=list)
     numbering: str = ""  # whose numbers heads have, if they were renumbered
+    token: str = "token"  # what the task calls a token that counts
 
 
 @torch.no_grad()
@@ -64,6 +72,7 @@ def component_page(checkpoint: Checkpoint, node: Node, episodes: Sequence[Exampl
     if crossing:
         page.alignment = aligned.histogram("clean", str(node))
     page.left_out, page.numbering = _left_out(node, layout), checkpoint.record.numbering
+    page.token = checkpoint.task.words.token
     return page
 
 
@@ -111,3 +120,28 @@ def _left_out(node: Node, layout: Layout) -> list[str]:
     if not node.is_head:
         notes.append("no attention pattern: it is not a head")
     return notes
+
+
+def page_parts(page: Page) -> list[Table | str]:
+    """The page as tables and lines."""
+    parts: list[Table | str] = [
+        f"{page.component} of {page.checkpoint}, {page.examples:,} test episodes (95 % intervals)",
+        *filter(None, (page.numbering,)),
+    ]
+    for measure, title in TITLES.items():
+        rows = [row for row in page.rows if row.measure == measure]
+        lines = [(f"  {_place(r)}", number(r.value, r.unit), interval(r.low, r.high, r.unit)) for r in rows]
+        parts += ["", title, make_table(("", "value", "95 % interval"), lines, ("value",))] if rows else []
+    if page.alignment:
+        own, others = page.alignment.own, page.alignment.others
+        samples = {"  own row": own, "  other rows": others}
+        lines = [(name, f"{s.mean:.2f}", f"{s.low:.2f} to {s.high:.2f}") for name, s in samples.items()]
+        parts += ["", "OV alignment with the unembedding (middle 95 % of tokens)"]
+        parts += [make_table(("", "mean", "middle 95 %"), lines, ("mean",))]
+        above, tokens = page.alignment.above_null, page.alignment.tokens
+        parts += [f"  above 97.5 % of the others: {above:.1%} of {tokens:,} {page.token} tokens"]
+    return [*parts, *(f"({note})" for note in page.left_out)]
+
+
+def _place(row: Row) -> str:
+    return row.group or ("overall" if row.position is None else f"position {row.position}")

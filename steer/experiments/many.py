@@ -8,9 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from steer.base.errors import ConfigError, SteerError, keyed
+from steer.base.errors import ConfigError, SteerError
 from steer.base.files import check_folder, is_there
 from steer.base.log import BUG, LOG, is_debugging, traceback_of
+from steer.drawing.look import PLAIN, Look
+from steer.experiments.given import subject_for
 from steer.experiments.processes import TRIES, in_processes
 from steer.recipe.load import Loaded, gather, load_recipe
 from steer.recipe.schema import Recipe
@@ -34,6 +36,7 @@ class Job:
     device: str = "cpu"
     dtype: str = "float32"
     force: bool = False
+    look: Look = PLAIN
 
 
 @dataclass
@@ -129,21 +132,15 @@ def _run(path: Path, job: Job, tell: Callable[[float], None]) -> Outcome:
     loaded = load_recipe(str(path), *job.changes)
 
     from steer.experiments.one import experiment_hash
-    from steer.models.devices import check_device
-    from steer.models.families import load_subject
 
-    if job.dtype not in ("float32", "float64"):
-        raise ConfigError(f"--dtype is float32 or float64, not {job.dtype!r}")
-    check_device(job.device)
-    with loaded.placing(), keyed("checkpoint"):
-        checkpoint = load_subject(loaded.recipe.checkpoint, job.device, job.dtype)
+    checkpoint = subject_for(loaded, None, job.device, job.dtype)
     folder = job.out / f"{loaded.name}-{experiment_hash(loaded.recipe, checkpoint)[:8]}"
-    return run_loaded(loaded, checkpoint, folder, job.force, tell)
+    return run_loaded(loaded, checkpoint, folder, job.force, tell, look=job.look)
 
 
 def run_loaded(
     loaded: Loaded, checkpoint: Subject, folder: Path, force: bool, tell: Callable[[float], None],
-    engine: Engine | None = None,
+    engine: Engine | None = None, look: Look = PLAIN,
 ) -> Outcome:  # fmt: skip
     """Run a recipe unless the folder holds its result already; draw its figures and write everything."""
     from steer.drawing.figures.draw import are_drawn, draw_each, pictures
@@ -159,9 +156,9 @@ def run_loaded(
     if not unchanged or result.provenance != worded:
         result.provenance = worded
         write_result(result, folder)
-    elif are_drawn(result, folder):
+    elif are_drawn(result, folder, look):
         return Outcome(loaded.name, result, pictures(result, folder), unchanged)
-    drawn, undrawn = draw_each(result, folder)
+    drawn, undrawn = draw_each(result, folder, look)
     return Outcome(loaded.name, result, drawn, unchanged, undrawn=undrawn)
 
 

@@ -11,11 +11,13 @@ import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from steer.anatomy.names import Names
 from steer.base.errors import CheckpointError
@@ -120,12 +122,22 @@ def load_checkpoint(
     return Checkpoint(model.to(device=device, dtype=dtype), record, folder.resolve().name, known)
 
 
+class Uninitialised(TorchFunctionMode):
+    """Modules whose weights are not drawn: on the meta device that alone would import all of torch's compiler."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        named = kwargs or {}
+        if getattr(func, "__module__", "") == "torch.nn.init":
+            return named["tensor"] if "tensor" in named else args[0]
+        return func(*args, **named)
+
+
 def read_weights(path: Path, config: ModelConfig) -> bytes:
     """The file's bytes, once its header names the tensors of such a model and its length fits them.
 
     Nothing large is read or built before: what the model would have is asked of one without values.
     """
-    with torch.device("meta"):
+    with torch.device("meta"), Uninitialised():
         expected = Transformer(config).state_dict()
     with open_file(path, CheckpointError) as file:
         found, length = read_header(file, str(path))

@@ -16,7 +16,7 @@ from made import made_result, made_row
 
 from steer.base.errors import SteerError
 from steer.base.shipped import CHECKPOINTS
-from steer.commands.folders import results_folder
+from steer.experiments.folders import results_folder
 from steer.models.checkpoint import load_checkpoint, save_checkpoint
 from steer.models.plain.transformer import Transformer
 from steer.models.record import read_record
@@ -96,9 +96,9 @@ def test_peak_memory_is_not_that_of_who_asks():
 
 
 def test_importing_the_engine_leaves_every_object_alone():
-    import steer.engine.backends.local
+    import steer.engine.backends.mounting
 
-    assert steer.engine.backends.local.NNsight
+    assert steer.engine.backends.mounting.NNsight
     assert not any(hasattr(thing, "save") for thing in (3, "x", object(), object, [], steer))
 
 
@@ -107,7 +107,7 @@ def test_a_result_saves_itself_even_where_every_object_can(tmp_path: Path):
     import nnsight
     from nnsight._c import mount, unmount
 
-    import steer.engine.backends.local  # noqa: F401  (after it, `save` is off)
+    import steer.engine.backends.mounting  # noqa: F401  (after it, `save` is off)
 
     result = made_result([made_row(0.5, 0.4, 0.6)])
     mount(nnsight.save, "save")

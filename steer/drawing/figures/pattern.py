@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
-from steer.drawing.figures.theme import COLUMN, new_figure, save_figure, short, theme, title
+from steer.drawing.figures.theme import COLUMN, HEAT, new_figure, save_figure, short, theme, title
+from steer.drawing.look import PLAIN, Look
 from steer.results.details import Pattern
 from steer.results.result import Result
 
@@ -18,7 +18,7 @@ CELL = 0.13  # inches: the smallest at which a token's name can be read
 CELL_OF_MANY = 0.095  # in a figure of several patterns
 
 
-def draw_pattern(pattern: Pattern, folder: Path, name: str = "pattern") -> Path:
+def draw_pattern(pattern: Pattern, folder: Path, name: str = "pattern", look: Look = PLAIN) -> Path:
     with theme():
         width = max(COLUMN, 1.1 + CELL * len(pattern.keys))
         figure = new_figure(width, 1.1 + CELL * len(pattern.queries))
@@ -28,10 +28,10 @@ def draw_pattern(pattern: Pattern, folder: Path, name: str = "pattern") -> Path:
         axes.set_title(
             f"{pattern.head}: attention, answer {' '.join(pattern.answer) or 'empty'}", fontsize=7, loc="left"
         )
-        return save_figure(figure, folder, name)
+        return save_figure(figure, folder, name, look)
 
 
-def draw_before_after(before: Pattern, after: Pattern, folder: Path, name: str) -> Path:
+def draw_before_after(before: Pattern, after: Pattern, folder: Path, name: str, look: Look = PLAIN) -> Path:
     """The same head on the same prompt, with and without an intervention."""
     with theme():
         heights = [CELL * len(one.queries) + 0.5 for one in (before, after)]
@@ -41,7 +41,7 @@ def draw_before_after(before: Pattern, after: Pattern, folder: Path, name: str) 
             image = fill_pattern(axes, one)
             axes.set_title(f"{one.head}, {when}: {' '.join(one.answer) or 'no answer'}", fontsize=7, loc="left")
         figure.colorbar(image, ax=grid, label="attention", shrink=0.6, aspect=16)
-        return save_figure(figure, folder, name)
+        return save_figure(figure, folder, name, look)
 
 
 def draw_patterns(result: Result) -> Figure:
@@ -88,7 +88,7 @@ def fill_pattern(axes: Axes, pattern: Pattern, size: float = 6) -> AxesImage:
     As an image under a white grid: a sheet of many heads drawn cell by cell takes minutes and megabytes.
     """
     queries, keys = pattern.queries, pattern.keys
-    image = axes.imshow(pattern.weights, vmin=0, vmax=1, cmap=sns.color_palette("mako_r", as_cmap=True), aspect="equal")
+    image = axes.imshow(pattern.weights, vmin=0, vmax=1, cmap=HEAT, aspect="equal")
     axes.set_xticks(range(len(keys)), keys)
     axes.set_yticks(range(len(queries)), queries)
     axes.hlines([n + 0.5 for n in range(len(queries) - 1)], -0.5, len(keys) - 0.5, color="white", linewidth=0.5)

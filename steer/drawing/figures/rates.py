@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from steer.drawing.figures.pattern import CELL_OF_MANY, fill_pattern
-from steer.drawing.figures.theme import COLUMN, INK, MUTED, new_figure, short, title
+from steer.drawing.figures.theme import COLUMN, INK, MUTED, despine, new_figure, palette, short, title
 from steer.results.details import Pattern, Transcript
 from steer.results.result import Result
 from steer.results.rows import Row, find
@@ -45,18 +44,18 @@ def _rows(result: Result) -> list[Row]:
 
 
 def _fill_rates(axes: Axes, result: Result, conditions: list[str]) -> None:
-    palette = dict(zip(KINDS, sns.color_palette("colorblind", 3), strict=True))
-    palette["neither"] = MUTED
+    colours = dict(zip(KINDS, palette(3), strict=True))
+    colours["neither"] = MUTED
     left = dict.fromkeys(conditions, 0.0)
     for kind, label in KINDS.items():
         mine = {row.condition: row for row in _rows(result) if row.against == kind}
         for condition, row in mine.items():
             place = conditions.index(condition)
-            axes.barh(place, row.value, left=left[condition], color=palette[kind], height=0.7, linewidth=0)
+            axes.barh(place, row.value, left=left[condition], color=colours[kind], height=0.7, linewidth=0)
             if kind == "counterfactual":
                 axes.hlines(place, row.low, row.high, color=INK, linewidth=0.9)
             left[condition] += row.value
-        axes.barh(0, 0, color=palette[kind], label=label)
+        axes.barh(0, 0, color=colours[kind], label=label)
     ceiling = find(_rows(result), condition=CEILING, against="counterfactual")
     if ceiling is not None:
         axes.axvline(ceiling.value, color=INK, linestyle=":", linewidth=0.8)
@@ -66,7 +65,7 @@ def _fill_rates(axes: Axes, result: Result, conditions: list[str]) -> None:
     axes.xaxis.set_major_formatter("{x:.0%}")
     axes.set_xlabel("answers that the model writes")
     axes.legend(frameon=False, ncols=3, loc="lower center", bbox_to_anchor=(0.4, 1.0), handlelength=1, fontsize=6)
-    sns.despine(ax=axes)
+    despine(axes)
 
 
 def _shown(result: Result) -> list[Pattern]:

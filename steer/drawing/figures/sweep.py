@@ -7,13 +7,12 @@ from collections.abc import Iterable, Sequence
 from textwrap import fill
 from typing import Any
 
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from steer.anatomy.nodes import parse_node
-from steer.drawing.figures.theme import COLUMN, INK, MUTED, new_figure, short, task_of, title
+from steer.drawing.figures.theme import COLUMN, INK, MUTED, despine, new_figure, palette, short, task_of, title
 from steer.results.result import Result
 from steer.results.rows import Row, overall
 
@@ -58,7 +57,7 @@ def draw_bars(result: Result) -> Figure:
         COLUMN, 0.95 + 0.16 * len(conditions) * max(1, 0.7 * len(names)) + 0.16 * len(names) * (len(names) > 1)
     )
     axes = figure.add_subplot()
-    colours = sns.color_palette("colorblind", len(names))
+    colours = palette(len(names))
     for row in rows:
         side = names.index(series.name(row))
         place = conditions.index(row.condition) + (side - (len(names) - 1) / 2) * thickness
@@ -78,7 +77,7 @@ def draw_bars(result: Result) -> Figure:
     if len(names) > 1:
         _legend(axes, names, colours)
     title(figure, result)
-    sns.despine(figure)
+    despine(figure)
     return figure
 
 
@@ -89,8 +88,8 @@ def draw_components(result: Result) -> Figure:
     several = len(conditions) > 1
     groups = {row.of: parse_node(row.of).kind for row in rows}
     kinds = conditions if several else list(dict.fromkeys(groups.values()))
-    palette = sns.color_palette("colorblind", len(kinds))
-    colours = dict(zip(kinds, palette, strict=True))
+    shades = palette(len(kinds))
+    colours = dict(zip(kinds, shades, strict=True))
     figure = new_figure(COLUMN, 0.8 + (0.125 + 0.06 * (len(conditions) - 1)) * len(heads) + 0.2 * several)
     axes = figure.add_subplot()
     thickness = 0.75 / len(conditions)
@@ -106,9 +105,9 @@ def draw_components(result: Result) -> Figure:
     mean = f"above the mean {task_of(result).words.token}"
     axes.set_xlabel(f"contribution to the right token's logit\n({mean}; final LayerNorm frozen)")
     if several:
-        _legend(axes, conditions, palette)
+        _legend(axes, conditions, shades)
     title(figure, result)
-    sns.despine(figure)
+    despine(figure)
     return figure
 
 
@@ -119,7 +118,7 @@ def draw_positions(result: Result) -> Figure:
     names = _line_names(lines)
     figure = new_figure(COLUMN, 2.3 + 0.15 * len(names) / _columns(names))
     axes = figure.add_subplot()
-    colours = sns.color_palette("colorblind", len(lines))
+    colours = palette(len(lines))
     for line, colour in zip(lines, colours, strict=True):
         mine = [row for row in rows if (row.condition, series.name(row)) == line]
         places = [row.position or 0 for row in mine]
@@ -133,7 +132,7 @@ def draw_positions(result: Result) -> Figure:
     axes.set_xlabel("position in the answer")
     axes.set_ylabel(fill(_axis(rows), 24, break_on_hyphens=False))
     title(figure, result)
-    sns.despine(figure)
+    despine(figure)
     return figure
 
 

@@ -1,4 +1,4 @@
-"""Where a command writes when no folder is given."""
+"""Where a verb writes when no folder is given."""
 
 from __future__ import annotations
 
