@@ -64,7 +64,9 @@ def attend(
 
     name = "heads" if everything else patterns[0].head
     picture = draw_or_warn(
-        lambda: draw_sheet(patterns, folder, name, look) if everything else draw_pattern(patterns[0], folder, name, look),
+        lambda: (
+            draw_sheet(patterns, folder, name, look) if everything else draw_pattern(patterns[0], folder, name, look)
+        ),
         name,
     )
     if json:

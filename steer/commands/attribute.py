@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 
 
 def attribute(
-    head: Annotated[
-        str | None, typer.Option(help="One head or MLP: its page.", autocompletion=complete_node)
-    ] = None,
+    head: Annotated[str | None, typer.Option(help="One head or MLP: its page.", autocompletion=complete_node)] = None,
     checkpoint: CheckpointOption = DEFAULT,
     episodes: Annotated[int, typer.Option(min=1, max=2_000, help="How many test episodes.")] = 2_000,
     episode: EpisodeOption = None,

@@ -1,4 +1,4 @@
-"""What the shell offers behind a half-written word: names of recipes, checkpoints, heads. No torch: it must be quick."""
+"""What the shell offers for a half-written word: names of recipes, checkpoints, heads. No torch: it must be quick."""
 
 from __future__ import annotations
 

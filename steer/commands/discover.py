@@ -17,8 +17,13 @@ if TYPE_CHECKING:
 
 def discover(
     checkpoint: Annotated[
-        list[str] | None, typer.Option("--checkpoint", "-c", help="By name or folder; give it again for several.",
-            autocompletion=complete_checkpoint)
+        list[str] | None,
+        typer.Option(
+            "--checkpoint",
+            "-c",
+            help="By name or folder; give it again for several.",
+            autocompletion=complete_checkpoint,
+        ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All shipped checkpoints that do the task.")] = False,
     episodes: Annotated[int, typer.Option(min=20, max=500, help="Episodes of each kind to search on.")] = 250,
@@ -33,11 +38,11 @@ def discover(
     from json import dumps
 
     from steer.base.errors import SteerError
-    from steer.experiments.folders import results_folder
     from steer.commands.pictures import warn
     from steer.commands.progress import bar
     from steer.discover.keep import capable, find_circuit
     from steer.discover.table import compare, describe
+    from steer.experiments.folders import results_folder
     from steer.experiments.many import interrupted
     from steer.results.circuit import CIRCUIT
     from steer.results.evidence import SearchSettings

@@ -9,9 +9,7 @@ import typer
 from steer.commands.completion import complete_recipe
 from steer.commands.options import JsonOption
 
-ChangesArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Changes to the recipe.")
-]
+ChangesArgument = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Changes to the recipe.")]
 
 
 def plan(

@@ -14,7 +14,7 @@ SMALLEST, LARGEST = 0.5, 40.0  # inches
 
 @dataclass(frozen=True)
 class Look:
-    """`formats`: files to write beside the PNG, which is always there. `size`: width, or width and height, in inches."""
+    """`formats`: files beside the PNG, which is always written. `size`: width, or width and height, in inches."""
 
     formats: tuple[str, ...] = ()
     size: tuple[float, ...] = ()
@@ -39,7 +39,9 @@ def _inches(size: str | float | Sequence[float] | None) -> tuple[float, ...] | N
     """Empty: as the figure has it. None: not a size."""
     if size is None:
         return ()
-    words = size.lower().split("x") if isinstance(size, str) else [size] if isinstance(size, int | float) else list(size)
+    words = (
+        size.lower().split("x") if isinstance(size, str) else [size] if isinstance(size, int | float) else list(size)
+    )
     try:
         inches = tuple(float(word) for word in words)
     except (TypeError, ValueError):

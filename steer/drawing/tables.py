@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from steer.results.compare import HOW, Comparison, Difference
 from steer.results.details import Pattern
 from steer.results.result import Result
 from steer.results.rows import Row, overall
@@ -101,6 +102,55 @@ def _edited(result: Result) -> dict[str, tuple[str, ...]]:
         and 0 < len(sites) <= EDITED
         and condition not in " ".join(sites)
     }
+
+
+def listing_table(lines: Iterable[Sequence[str]]) -> Table:
+    """What lies in a folder of results."""
+    return make_table(("recipe", "changes", "checkpoint", "episodes", "date", "folder"), lines, ("episodes",))
+
+
+def comparison_parts(made: Comparison, positions: bool = False) -> list[Table | str]:
+    """Two results side by side: a line for each number that both have."""
+    titles = ("condition", "measure", "of", "against", "position", "first", "second", "difference", "95 % interval", "")
+    shown = [one for one in made.differences if positions or one.first.position is None]
+    table = make_table(titles, map(_difference_cells, shown), ("position", "first", "second", "difference"))
+    below = [
+        f"{len(rows)} rows only in the {which}"
+        for which, rows in zip(("first", "second"), made.only, strict=True)
+        if rows
+    ]
+    head = [f"first: {made.names[0]}", f"second: {made.names[1]}", HOW[made.pairing], ""]
+    return [*head, table, *([""] if below else []), *below]
+
+
+def _difference_cells(one: Difference) -> tuple[str, ...]:
+    row, other = one.first, one.second
+    of = row.of if row.of == other.of else f"{row.of} / {other.of}"
+    place = "" if row.position is None else str(row.position)
+    numbers = number(row.value, row.unit), number(other.value, row.unit), signed(one.value, row.unit)
+    limits = f"{signed(one.low, row.unit)} to {signed(one.high, row.unit)}"
+    return (row.condition, row.measure, of, row.against, place, *numbers, limits, "clear" if one.is_clear else "")
+
+
+def signed(value: float, unit: str) -> str:
+    """A difference; of shares in points of a hundred."""
+    return f"{100 * value:+.1f} pts" if unit == "share" else f"{value:+.3f}"
+
+
+def sheet_text(patterns: Sequence[Pattern]) -> str:
+    """For every head how much of its attention is on the right tokens; those that look at them most come first."""
+    shares = sorted(((right_share(one), one) for one in patterns), key=lambda pair: -(pair[0] or 0))
+    lines = [(one.head, ", ".join(one.roles), "–" if share is None else f"{share:.2f}") for share, one in shares]
+    head = f"{patterns[0].prompt}", f"answer: {' '.join(patterns[0].answer)}", ""
+    return render(*head, make_table(("head", "role", "attention on right tokens"), lines))
+
+
+def right_share(pattern: Pattern) -> float | None:
+    """The mean attention on what is right to look at, over the queries that have something; None without any."""
+    queries = dict.fromkeys(query for query, _ in pattern.right)
+    if not queries:
+        return None
+    return sum(pattern.weights[query][key] for query, key in pattern.right) / len(queries)
 
 
 def pattern_text(pattern: Pattern, most: int = 4) -> str:

@@ -13,6 +13,7 @@ from steer.engine.engine import Engine
 from steer.engine.session import Found, Inputs, Session
 from steer.experiments.api import build_recipe
 from steer.experiments.attend import plain_numbers
+from steer.measures.marks import right_entries
 from steer.measures.pattern import axis_tokens
 from steer.models.checkpoint import Checkpoint
 from steer.recipe.lower import lower
@@ -75,7 +76,12 @@ def ask(checkpoint: Checkpoint, episode: Example, variable: str, sites: Sequence
         one = next(one for one in found if one.run.condition == condition)
         queries, keys = axis_tokens(engine.layout, head, one.batch, 0, vocabulary)
         weights = plain_numbers(one.values[Site(head, "pattern")][0])
-        return Pattern(str(head), str(episode), written, queries, keys, weights, condition, expected=episode.answer)
+        wanted = episode.answering(other.answer) if condition == STEERED else episode  # what is to be said now
+        right = right_entries(checkpoint.names, task, head, wanted, one.batch, 0)
+        return Pattern(
+            str(head), str(episode), written, queries, keys, weights, condition, episode.answer,
+            tuple(checkpoint.names.plays(head)), right,
+        )  # fmt: skip
 
     written = {one.run.condition: one.written for one in runs(episode) if one.written is not None}
     clean, steered = (vocabulary.decode_answer(written[when][0].tolist()) for when in ("before", STEERED))

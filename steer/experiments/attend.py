@@ -10,6 +10,7 @@ from torch import Tensor
 from steer.anatomy.nodes import Node, Site
 from steer.base.errors import SteerError
 from steer.engine.engine import Engine
+from steer.measures.marks import right_entries
 from steer.measures.pattern import axis_tokens
 from steer.models.checkpoint import Checkpoint
 from steer.results.details import Pattern
@@ -50,8 +51,11 @@ def attention_patterns(checkpoint: Checkpoint, heads: Sequence[Node], episode: E
         queries, keys = axis_tokens(engine.layout, head, batch, 0, checkpoint.vocabulary)
         weights, roles = plain_numbers(values[Site(head, "pattern")][0]), tuple(checkpoint.names.plays(head))
         patterns.append(
-            Pattern(str(head), str(episode), written, queries, keys, weights, expected=episode.answer, roles=roles)
-        )
+            Pattern(
+                str(head), str(episode), written, queries, keys, weights, expected=episode.answer, roles=roles,
+                right=right_entries(checkpoint.names, checkpoint.task, head, episode, batch, 0),
+            )
+        )  # fmt: skip
     return patterns
 
 

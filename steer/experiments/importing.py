@@ -85,5 +85,3 @@ def _write(file: Path, out: Path, told: Told | None, max_length: int) -> Record:
     read = read_authors(data, str(file), max_length) if told is None else read_state_dict(data, str(file), told)
     save_checkpoint(out, *make_checkpoint(read, file, data))
     return read_record(out)
-
-

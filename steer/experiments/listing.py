@@ -77,7 +77,9 @@ def cp(name: str, to: Path | str = ".", *, force: bool = False) -> Path:
     return target
 
 
-def episodes(n: int = 5, *, split: str = "test", start: int = 0, seed: int = 0, task: str = DEFAULT_TASK) -> list[Example]:
+def episodes(
+    n: int = 5, *, split: str = "test", start: int = 0, seed: int = 0, task: str = DEFAULT_TASK
+) -> list[Example]:
     """Some episodes of one of a task's fixed sets."""
     about = TASKS[task]
     check_split(split, about)

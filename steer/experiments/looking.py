@@ -80,9 +80,7 @@ def attribute(
     return run(ATTRIBUTION, checkpoint, changes=changes, out=out, device=device, force=force, tell=tell)
 
 
-def component(
-    head: str, checkpoint: CheckpointLike = DEFAULT, *, episodes: int = MOST, device: str = "cpu"
-) -> Page:
+def component(head: str, checkpoint: CheckpointLike = DEFAULT, *, episodes: int = MOST, device: str = "cpu") -> Page:
     """One head's or MLP's page: what it writes, what it looks at, what it would copy."""
     from steer.experiments import component as pages
 

@@ -113,7 +113,7 @@ def run_and_send(path: Path, job: Job) -> Outcome:
     """An outcome fit for the way between processes: tensors are on disk."""
     outcome = run_one(path, job)
     if outcome.result is not None:
-        outcome.result.tensors = {}  # `read_result` reads them back
+        outcome.result.tensors, outcome.result.samples = {}, None  # `read_result` reads them back
     return outcome
 
 

@@ -14,10 +14,12 @@ from importlib.metadata import version as installed
 from torch import Tensor
 
 from steer.anatomy.layout import Layout
+from steer.anatomy.nodes import parse_site
 from steer.base.errors import KeyedError, SteerError, keyed
 from steer.base.version import __version__
 from steer.engine.engine import Engine
 from steer.engine.session import Inputs, Session
+from steer.experiments.activations import axes_of, axis_names, in_order
 from steer.measures.collect import Collectors
 from steer.measures.setting import Setting
 from steer.models.protocol import Batch
@@ -27,6 +29,7 @@ from steer.recipe.load import Loaded
 from steer.recipe.schema import OWN, Recipe
 from steer.results.provenance import Provenance
 from steer.results.result import Result, content_hash
+from steer.results.samples import sampled
 from steer.tasks.task import Example
 
 RESULT_REVISION = 3  # increase when a recipe's results may change: saved results are then computed again
@@ -63,10 +66,14 @@ def _run(loaded: Loaded, subject: Subject, tell: Tell, engine: Engine) -> Result
         for site in sites:
             saved.setdefault(f"{condition}/{site}", []).append((found.batch.rows, found.values[site].cpu()))
     rows, details = collectors.rows(), collectors.details()
-    tensors = {name: _in_order(parts, len(inputs.examples)) for name, parts in saved.items()}
+    along = {
+        name: axis_names(engine.layout, parse_site(name.rpartition("/")[2]), saved[name][0][1].ndim) for name in saved
+    }
+    axes = axes_of(subject, inputs.examples, engine.batches(inputs.examples), along) if saved else None
+    tensors = {name: in_order(parts, axes, name) for name, parts in saved.items() if axes}
     provenance = describe(loaded, subject, lowered.plan, inputs)
     provenance = replace(provenance, seconds=round(time.perf_counter() - started, 2))
-    return Result(provenance, rows, tensors, details)
+    return Result(provenance, rows, tensors, details, axes=axes, samples=sampled(inputs.examples, collectors.tallies()))
 
 
 def examples_of(recipe: Recipe, subject: Subject) -> Inputs:
@@ -171,13 +178,3 @@ def experiment_hash(recipe: Recipe, subject: Subject) -> str:
     if recipe.task.fingerprint:
         settings["task"] = recipe.task.fingerprint
     return content_hash(question, subject.weights.sha256, __version__, settings)
-
-
-def _in_order(parts: list[tuple[list[int], Tensor]], count: int) -> Tensor:
-    """Batches put back into the order of the episodes, padded with zeros to one size."""
-    size = [max(value.shape[axis] for _, value in parts) for axis in range(1, parts[0][1].ndim)]
-    whole = parts[0][1].new_zeros(count, *size)
-    for rows, value in parts:
-        for row, one in zip(rows, value, strict=True):
-            whole[row][tuple(slice(n) for n in one.shape)] = one
-    return whole

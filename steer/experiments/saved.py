@@ -1,18 +1,24 @@
-"""Results that are there already: drawn again, and listed."""
+"""Results that are there already: drawn again, listed, and compared."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TypeAlias
 
 from steer.base.errors import SteerError, unknown
+from steer.base.shipped import recipe_names
 from steer.drawing.look import KINDS, Look, look_of
+from steer.recipe.load import load_recipe
 from steer.results.circuit import CIRCUIT, Circuit, load_circuit
+from steer.results.compare import Comparison, compare_results
 from steer.results.details import Pattern
 from steer.results.files import RESULT, read_result
+from steer.results.listing import Listed, changes_against, list_folder
+from steer.results.provenance import Json
 from steer.results.result import Result
 
 Drawable: TypeAlias = Result | Circuit | Pattern | Path | str
@@ -37,7 +43,7 @@ def draw(
         case Circuit():
             from steer.drawing.figures.circuit import draw_all
 
-            with _placed(folder if isinstance(what, Circuit) else what, "steer discover"):
+            with _placed(what if isinstance(what, str | Path) else folder, "steer discover"):
                 return draw_all(shown, folder, look)
         case _:
             from steer.drawing.figures.pattern import draw_pattern
@@ -91,3 +97,60 @@ def _placed(path: Path | str, verb: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise SteerError(f"{path}: cannot be drawn, its parts are not those that `{verb}` writes") from error
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A result that is there, and how its recipe differs from the shipped one of its name."""
+
+    listed: Listed
+    changes: tuple[str, ...] = ()
+    own: bool = False  # no shipped recipe has its name
+
+    def to_json(self) -> Json:
+        return self.listed.to_json() | {"changes": list(self.changes), "own": self.own}
+
+
+class Listing(tuple[Saved, ...]):
+    """The results of a folder, the newest first."""
+
+    __slots__ = ()
+
+    @property
+    def rows(self) -> list[tuple[str, ...]]:
+        """What a table shows: recipe, changes, checkpoint, episodes, date, folder."""
+        return [
+            (
+                one.listed.recipe or f"steer {one.listed.verb}", "own recipe" if one.own else ", ".join(one.changes),
+                one.listed.checkpoint, "" if one.listed.examples is None else f"{one.listed.examples:,}",
+                f"{one.listed.date:%Y-%m-%d %H:%M}", str(one.listed.folder),
+            )
+            for one in self
+        ]  # fmt: skip
+
+
+def results(folder: Path | str = "results") -> Listing:
+    """What lies in a folder of results: recipe, changes against the shipped one, checkpoint, date; the newest first."""
+    return Listing(map(_saved, list_folder(Path(folder))))
+
+
+def _saved(listed: Listed) -> Saved:
+    if not listed.recipe:
+        return Saved(listed)
+    shipped = _shipped(listed.recipe)
+    return Saved(listed, own=True) if shipped is None else Saved(listed, changes_against(listed.content, shipped))
+
+
+@lru_cache(maxsize=64)
+def _shipped(stem: str) -> Json | None:
+    """A shipped recipe as it stands, by the name that its results have."""
+    names = [name for name in recipe_names() if name.rpartition("/")[2] == stem]
+    return load_recipe(names[0]).recipe.model_dump(mode="json") if names else None
+
+
+def compare(first: Result | Path | str, second: Result | Path | str) -> Comparison:
+    """Two results side by side: rows of the same thing, the second less the first, and the 95 % interval of that.
+
+    The intervals are paired where both are of the same examples, otherwise independent (`steer/results/compare.py`).
+    """
+    return compare_results(*(one if isinstance(one, Result) else read_result(one) for one in (first, second)))

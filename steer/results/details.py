@@ -28,6 +28,7 @@ class Pattern:
     condition: str = ""
     expected: Texts = ()
     roles: Texts = ()
+    right: tuple[tuple[int, int], ...] = ()  # query and key: where the head's role, or else the task, wants it to look
     kind: Literal["pattern"] = "pattern"
 
 

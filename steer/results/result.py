@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from torch import Tensor
 
+    from steer.results.labelled import Activations, Axes
+    from steer.results.samples import Samples
+
 D = TypeVar("D")
 
 
@@ -29,6 +32,8 @@ class Result:
     tensors: Mapping[str, Tensor] = field(default_factory=dict)  # `condition/site`: examples first
     details: list[Detail] = field(default_factory=list)
     folder: Path | None = None
+    axes: Axes | None = None  # what the axes of the tensors mean
+    samples: Samples | None = None  # what each example gave, where that is known
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -41,6 +46,12 @@ class Result:
     def of_kind(self, kind: type[D]) -> list[D]:
         """The details of one class: `result.of_kind(Pattern)`."""
         return [detail for detail in self.details if isinstance(detail, kind)]
+
+    def activations(self, condition: str) -> Activations:
+        """The tensors of one condition by site, with prompts, tokens and lengths beside them."""
+        from steer.results.labelled import activations_of
+
+        return activations_of(self.provenance.checkpoint.name, condition, self.tensors, self.axes)
 
     def save(self, folder: Path | str) -> Path:
         """Write it as `steer run` does, but for the figures (`steer draw` makes them); gives the folder."""

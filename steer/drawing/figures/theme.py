@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 from textwrap import fill
+from typing import Any
 
 import matplotlib as mpl
+from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LinearSegmentedColormap, to_hex
@@ -23,7 +25,13 @@ from steer.tasks.task import Task
 COLUMN = 3.4  # inches: one column of a two-column paper
 WIDEST, TALLEST = 40, 150  # inches: what a sheet of every head needs, and what memory has room for
 LINES, LINE = 4, 0.13  # of a title, at most; and the height of one in inches
-INK, ACCENT, STRICT, MUTED = "#222222", "#0173b2", "#d55e00", "#949494"  # from seaborn's colour-blind palette
+INK, ACCENT, STRICT, MUTED, RIGHT = (
+    "#222222",
+    "#0173b2",
+    "#cc78bc",
+    "#949494",
+    "#d55e00",
+)  # from seaborn's colour-blind palette
 SEEN = ("checkpoint=", "episodes.count=")  # changes that the title says anyway
 FORMATS = ("png",)  # others on request: each takes as long as the picture itself
 PALETTE = (  # seaborn's "colorblind", whose import takes longer than most pictures
@@ -32,12 +40,12 @@ PALETTE = (  # seaborn's "colorblind", whose import takes longer than most pictu
 HEAT = LinearSegmentedColormap.from_list("attention", [  # light to dark, as seaborn's "mako"
     "#def5e5", "#96ddb5", "#49c1ad", "#359eaa", "#357aa2", "#3c5598", "#3e3469", "#2a1b33", "#0b0405",
 ])  # fmt: skip
-SETTINGS = {  # seaborn's context "paper" and style "ticks", with smaller letters
+SETTINGS: dict[Any, Any] = {  # seaborn's context "paper" and style "ticks", with smaller letters
     "axes.axisbelow": True,
     "axes.edgecolor": ".15",
     "axes.labelcolor": ".15",
     "axes.linewidth": 1.0,
-    "axes.prop_cycle": mpl.cycler(color=PALETTE),
+    "axes.prop_cycle": cycler(color=PALETTE),
     "font.sans-serif": ["Arial", "DejaVu Sans", "Liberation Sans", "Bitstream Vera Sans", "sans-serif"],
     "grid.color": ".8",
     "lines.linewidth": 1.2,
@@ -136,7 +144,7 @@ def save_figure(figure: Figure, folder: Path, name: str, look: Look = PLAIN) -> 
     """Write the PNG, and other files on request; give the PNG's path. All have one layout, computed once."""
     if look.size:
         width, *height = look.size
-        figure.set_size_inches(width, *(height or [figure.get_figheight()]))
+        figure.set_size_inches(width, height[0] if height else figure.get_figheight())
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
     for suffix in formats_of(look):
