@@ -17,7 +17,7 @@ from rich.text import Text
 from steer.results.compare import HOW, Comparison, Difference
 from steer.results.details import Pattern
 from steer.results.result import Result
-from steer.results.rows import Row, overall
+from steer.results.rows import Row, number, overall
 
 WIDEST = 100_000  # columns of what is not a terminal
 EDITED = 12  # sites that fit into a line
@@ -40,11 +40,11 @@ def make_table(titles: Sequence[str], lines: Iterable[Sequence[str]], right: Seq
     lines = list(lines)
     filled = [n for n in range(len(titles)) if any(line[n] for line in lines)]
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold", show_header=any(titles))
-    for number in filled:
-        side = "right" if titles[number] in right else "left"
-        table.add_column(Text(titles[number]), justify=side, overflow="fold")  # type: ignore[arg-type]
+    for column in filled:
+        side = "right" if titles[column] in right else "left"
+        table.add_column(Text(titles[column]), justify=side, overflow="fold")  # type: ignore[arg-type]
     for line in lines:
-        table.add_row(*(Text(line[number]) for number in filled))
+        table.add_row(*(Text(line[column]) for column in filled))
     return table
 
 
@@ -55,11 +55,6 @@ def pairs(lines: Iterable[tuple[str, str]]) -> Table:
 
 def interval(low: float, high: float, unit: str = "share") -> str:
     return f"{number(low, unit)} to {number(high, unit)}"
-
-
-def number(value: float, unit: str = "share") -> str:
-    """A share as a percentage, any other number with three digits."""
-    return f"{value:.1%}" if unit == "share" else f"{value:.3f}"
 
 
 def row_table(rows: Sequence[Row], positions: bool = False) -> Table:
@@ -124,17 +119,9 @@ def comparison_parts(made: Comparison, positions: bool = False) -> list[Table | 
 
 
 def _difference_cells(one: Difference) -> tuple[str, ...]:
-    row, other = one.first, one.second
-    of = row.of if row.of == other.of else f"{row.of} / {other.of}"
-    place = "" if row.position is None else str(row.position)
-    numbers = number(row.value, row.unit), number(other.value, row.unit), signed(one.value, row.unit)
-    limits = f"{signed(one.low, row.unit)} to {signed(one.high, row.unit)}"
-    return (row.condition, row.measure, of, row.against, place, *numbers, limits, "clear" if one.is_clear else "")
-
-
-def signed(value: float, unit: str) -> str:
-    """A difference; of shares in points of a hundred."""
-    return f"{100 * value:+.1f} pts" if unit == "share" else f"{value:+.3f}"
+    condition, measure, of, *numbers = one.cells
+    place = "" if one.first.position is None else str(one.first.position)
+    return (condition, measure, of, one.first.against, place, *numbers)
 
 
 def sheet_text(patterns: Sequence[Pattern]) -> str:

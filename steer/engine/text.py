@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from steer.base.shown import Card, Shown
 from steer.engine.schedule import Pass, Schedule
 from steer.plan.plan import Greedy, Run
 
 
 @dataclass(frozen=True, repr=False)
-class Planned:
+class Planned(Shown):
     """What a recipe comes down to. `unmoved`: pairs of condition and measure (number, name) that give no row."""
 
     described: dict[str, Any]
@@ -24,9 +25,12 @@ class Planned:
     def __str__(self) -> str:
         return "\n".join(self._lines())
 
-    def __repr__(self) -> str:
-        runs = self.described["runs"]
-        return f"<plan of {self.described['name']}: {len(runs)} runs, {self.described['forwards']} forward passes>"
+    def card(self) -> Card:
+        title = f"plan of {self.described['name']}: {self.described['forwards']} forward passes for each batch"
+        runs = [
+            (run["name"], f"{len(run['edits'])} edits", f"{len(run['reads'])} reads") for run in self.described["runs"]
+        ]
+        return Card(title, (), ("run", "edits", "reads"), runs)
 
     def _lines(self) -> Iterator[str]:
         yield f"{self.described['name']}: {self.described['forwards']} forward passes for each batch of episodes"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 
 from steer.anatomy.nodes import Site
 from steer.base.errors import SteerError
+from steer.base.shown import Card, Shown
 from steer.engine.engine import Engine
 from steer.engine.session import Found, Inputs, Session
 from steer.experiments.api import build_recipe
@@ -23,8 +24,8 @@ from steer.tasks.task import Example
 STEERED = "steered"
 
 
-@dataclass(frozen=True)
-class SteeredAnswer:
+@dataclass(frozen=True, repr=False)
+class SteeredAnswer(Shown):
     """What the model says, what it should say with one variable changed, and what it says when steered."""
 
     prompt: str
@@ -38,6 +39,13 @@ class SteeredAnswer:
     before: Pattern
     after: Pattern
     program: str  # what the task calls that which gives its answers
+
+    @property
+    def patterns(self) -> tuple[Pattern, Pattern]:
+        return self.before, self.after
+
+    def card(self) -> Card:
+        return Card(f"{self.checkpoint}, with another {self.variable}", self.lines)
 
     @property
     def lines(self) -> list[tuple[str, str]]:
@@ -68,12 +76,11 @@ def ask(checkpoint: Checkpoint, episode: Example, variable: str, sites: Sequence
     engine, plan = Engine(checkpoint.model), lower(recipe, checkpoint.names).plan
     head, vocabulary = checkpoint.names.head(output), checkpoint.vocabulary
 
-    def runs(shown: Example) -> list[Found]:
-        return list(Session(engine, plan, Inputs([shown], [other])))
+    def runs(shown: Example) -> Iterator[Found]:
+        return iter(Session(engine, plan, Inputs([shown], [other])))
 
     def look(condition: str, written: tuple[str, ...]) -> Pattern:
-        found = runs(episode.answering(written))
-        one = next(one for one in found if one.run.condition == condition)
+        one = next(one for one in runs(episode.answering(written)) if one.run.condition == condition)
         queries, keys = axis_tokens(engine.layout, head, one.batch, 0, vocabulary)
         weights = plain_numbers(one.values[Site(head, "pattern")][0])
         wanted = episode.answering(other.answer) if condition == STEERED else episode  # what is to be said now

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from steer.anatomy.layout import Layout
 from steer.anatomy.nodes import Node, Site
-from steer.drawing.tables import interval, make_table, number
+from steer.base.shown import Card, Shown
+from steer.drawing.tables import interval, make_table
 from steer.engine.engine import Engine
 from steer.measures.alignment import Alignment, add_alignment
 from steer.measures.attention import attention_accuracy
@@ -26,7 +27,7 @@ from steer.models.checkpoint import Checkpoint
 from steer.models.protocol import Batch, Reading
 from steer.models.scoring import Scoring
 from steer.results.details import Histogram
-from steer.results.rows import Labels, Row
+from steer.results.rows import ROW_TITLES, Labels, Row, number, row_cells
 from steer.results.tally import Tally, bootstrap_weights
 from steer.tasks.task import ANSWER, Example
 
@@ -36,8 +37,8 @@ TITLES = {
 }
 
 
-@dataclass
-class Page:
+@dataclass(repr=False)
+class Page(Shown):
     """One component. A row's `group` is a token of the answer; empty: all of them."""
 
     component: str
@@ -48,6 +49,10 @@ class Page:
     left_out: list[str] = field(default_factory=list)
     numbering: str = ""  # whose numbers heads have, if they were renumbered
     token: str = "token"  # what the task calls a token that counts
+
+    def card(self) -> Card:
+        rows = [row_cells(row) for row in self.rows if row.position is None and not row.group]
+        return Card(f"{self.component} of {self.checkpoint}: {self.examples:,} episodes", (), ROW_TITLES, rows)
 
 
 @torch.no_grad()

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from steer.base.errors import SteerError, unknown
 from steer.base.shipped import recipe_names
+from steer.base.shown import Card, Shown
 from steer.drawing.look import KINDS, Look, look_of
 from steer.recipe.load import load_recipe
 from steer.results.circuit import CIRCUIT, Circuit, load_circuit
@@ -111,10 +112,14 @@ class Saved:
         return self.listed.to_json() | {"changes": list(self.changes), "own": self.own}
 
 
-class Listing(tuple[Saved, ...]):
+class Listing(Shown, tuple[Saved, ...]):
     """The results of a folder, the newest first."""
 
     __slots__ = ()
+
+    def card(self) -> Card:
+        titles = ("recipe", "changes", "checkpoint", "episodes", "date", "folder")
+        return Card(f"{len(self)} results", (), titles, self.rows)
 
     @property
     def rows(self) -> list[tuple[str, ...]]:

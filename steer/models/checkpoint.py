@@ -24,6 +24,7 @@ from steer.base.errors import CheckpointError
 from steer.base.files import open_file, write_atomically
 from steer.base.log import LOG
 from steer.base.shipped import RECORD, locate
+from steer.base.shown import Card, Shown
 from steer.models.decoding import answers
 from steer.models.header import read_header
 from steer.models.plain.config import ModelConfig
@@ -46,7 +47,7 @@ WEIGHTS = "model.safetensors"
 SHOWN = 8  # faults of one kind spelled out before the rest are only counted
 
 
-class Checkpoint:
+class Checkpoint(Shown):
     """A model of the plain family ready to be studied (a `Subject`), with its record."""
 
     def __init__(
@@ -59,6 +60,19 @@ class Checkpoint:
         self.name = name
         self.circuit = circuit
         self.task = task or TASKS[record.task]
+
+    def card(self) -> Card:
+        config, accuracy = self.record.config, (self.record.accuracy or {}).get("exact_match")
+        size = f"{config.encoder_layers}+{config.decoder_layers} layers, {config.heads} heads, d_model {config.d_model}"
+        pairs = [
+            ("about", self.record.description),
+            ("task", self.task.name),
+            ("weights", self.record.weights_sha256[:12]),
+        ]
+        pairs += [] if accuracy is None else [("held-out exact match", f"{accuracy:.1%}")]
+        roles = self.circuit.roles if self.circuit else {}
+        pairs += [(f"${role}", ", ".join(heads)) for role, heads in roles.items()]
+        return Card(f"checkpoint {self.name}: {size}", pairs)
 
     def about(self, task: Task) -> Checkpoint:
         return Checkpoint(self.transformer, self.record, self.name, self.circuit, task)

@@ -18,6 +18,7 @@ from steer.anatomy.names import Names
 from steer.base.errors import SteerError
 from steer.base.files import write_atomically
 from steer.base.shipped import RECIPES
+from steer.base.shown import Card, Shown
 from steer.drawing.page import Line, Page, Section, write_page
 from steer.experiments.many import Outcome, run_loaded
 from steer.paper.claims import judge_all
@@ -35,12 +36,17 @@ RULE = "rule: as in the paper if"
 MARKS = {AS: "same", DIFFERS: "other", OPEN: "open"}  # the colour of a verdict's line
 
 
-@dataclass
-class Reproduction:
+@dataclass(repr=False)
+class Reproduction(Shown):
     checkpoint: str
     outcomes: list[Outcome]
     claims: list[Verdict]
     index: Path
+
+    def card(self) -> Card:
+        rows = [(claim.figure, claim.claim, claim.paper, claim.here, claim.verdict) for claim in self.claims]
+        title = f"{self.checkpoint}: {len(self.claims)} claims: {tally(self.claims)}"
+        return Card(title, [("page", str(self.index))], ("Fig.", "claim", "in the paper", "here", "verdict"), rows)
 
     def to_json(self) -> Json:
         return {"checkpoint": self.checkpoint, "claims": [asdict(claim) for claim in self.claims]}

@@ -20,9 +20,10 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from steer.base.errors import SteerError
+from steer.base.shown import Card, Shown
 from steer.results.provenance import Json
 from steer.results.result import Result
-from steer.results.rows import Row
+from steer.results.rows import Row, number
 from steer.results.tally import Floats
 
 Pairing: TypeAlias = Literal["paired", "independent"]
@@ -45,17 +46,32 @@ class Difference:
     correlation: float = 0.0  # of the two numbers; 0 where they are independent, or nothing is known of it
 
     @property
+    def cells(self) -> tuple[str, ...]:
+        """What a table says of it."""
+        row, other, unit = self.first, self.second, self.first.unit
+        of = row.of if row.of == other.of else f"{row.of} / {other.of}"
+        numbers = number(row.value, unit), number(other.value, unit), signed(self.value, unit)
+        limits = f"{signed(self.low, unit)} to {signed(self.high, unit)}"
+        return (row.condition, row.measure, of, *numbers, limits, "clear" if self.is_clear else "")
+
+    @property
     def is_clear(self) -> bool:
         """Does the whole interval lie on one side of zero?"""
         return self.low > 0 or self.high < 0
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison:
+class Comparison(Shown):
     names: tuple[str, str]
     pairing: Pairing
     differences: tuple[Difference, ...]
     only: tuple[tuple[Row, ...], tuple[Row, ...]]  # rows that one of them has alone
+
+    def card(self) -> Card:
+        titles = ("condition", "measure", "of", "first", "second", "difference", "95 % interval", "")
+        shown = [one.cells for one in self.differences if one.first.position is None]
+        pairs = [("first", self.names[0]), ("second", self.names[1]), ("intervals", HOW[self.pairing])]
+        return Card(f"{len(shown)} numbers side by side: the second less the first", pairs, titles, shown)
 
     def to_json(self) -> Json:
         plain = [asdict(one) | {"is_clear": one.is_clear} for one in self.differences]
@@ -64,6 +80,11 @@ class Comparison:
             "results": list(self.names), "pairing": self.pairing, "intervals": HOW[self.pairing],
             "differences": plain, "only_in_first": alone[0], "only_in_second": alone[1],
         }  # fmt: skip
+
+
+def signed(value: float, unit: str) -> str:
+    """A difference; of shares in points of a hundred."""
+    return f"{100 * value:+.1f} pts" if unit == "share" else f"{value:+.3f}"
 
 
 def compare_results(first: Result, second: Result) -> Comparison:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from steer.base.errors import SteerError, nearest, unknown
+from steer.base.shown import Card, Shown
 from steer.results.provenance import Json
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def _texts(lists: Any) -> Tokens:
 
 
 @dataclass(frozen=True, repr=False)
-class Activations(Mapping[str, "Tensor"]):
+class Activations(Shown, Mapping[str, "Tensor"]):
     """Activations by site, examples first, with prompts, answers, tokens and lengths beside them.
 
     `found["dec-cross-1.4.k"]` is the padded tensor; `found.at("dec-cross-1.4.k", 3)` is the third's part of it, only
@@ -96,10 +97,14 @@ class Activations(Mapping[str, "Tensor"]):
         real = [slice(len(self.axes.tokens[name][example])) if name else slice(None) for name in self.axes.along[site]]
         return self[site][example][tuple(real[1:])]
 
-    def __repr__(self) -> str:
-        named = [f"{name} {tuple(tensor.shape)}" for name, tensor in list(self.tensors.items())[:8]]
-        more = f", and {len(self) - 8} more" if len(self) > 8 else ""
-        return f"<activations of {self.checkpoint}, {len(self.prompts)} prompts: {', '.join(named)}{more}>"
+    def card(self) -> Card:
+        rows = [(name, str(tuple(tensor.shape)), self._axes(name)) for name, tensor in self.tensors.items()]
+        return Card(
+            f"activations of {self.checkpoint}: {len(self.prompts)} prompts", (), ("site", "shape", "axes"), rows
+        )
+
+    def _axes(self, name: str) -> str:
+        return ", ".join(["prompts", *(sequence or "features" for sequence in self.axes.along[name][1:])])
 
 
 def activations_of(checkpoint: str, condition: str, tensors: Mapping[str, Tensor], axes: Axes | None) -> Activations:

@@ -9,9 +9,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from steer.base.shown import Card, Shown
 from steer.results.details import Detail
 from steer.results.provenance import Json, Provenance
-from steer.results.rows import Row
+from steer.results.rows import ROW_TITLES, Row, overall, row_cells
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 D = TypeVar("D")
 
 
-@dataclass
-class Result:
+@dataclass(repr=False)
+class Result(Shown):
     """Rows, what figures need beyond them, the tensors that the recipe names, and where all of it comes from."""
 
     provenance: Provenance
@@ -34,6 +35,13 @@ class Result:
     folder: Path | None = None
     axes: Axes | None = None  # what the axes of the tensors mean
     samples: Samples | None = None  # what each example gave, where that is known
+
+    def card(self) -> Card:
+        origin, shown = self.provenance, overall(self.rows)
+        title = f"{origin.name} on {origin.checkpoint.name}: {origin.examples:,} examples, {len(self.rows)} rows"
+        pairs = [("folder", str(self.folder))] if self.folder else []
+        pairs += [("tensors", ", ".join(self.tensors))] if self.tensors else []
+        return Card(title, pairs, ROW_TITLES, [row_cells(row) for row in shown])
 
     @property
     def frame(self) -> pd.DataFrame:

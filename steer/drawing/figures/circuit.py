@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
 
 from steer.anatomy.nodes import parse_site
@@ -41,30 +42,34 @@ def draw_all(circuit: Circuit, folder: Path, look: Look = PLAIN) -> list[Path]:
 
 
 def draw_circuit(circuit: Circuit, folder: Path, name: str = "circuit", look: Look = PLAIN) -> Path:
+    with theme():
+        return save_figure(circuit_figure(circuit), folder, name, look)
+
+
+def circuit_figure(circuit: Circuit) -> Figure:
     edges = strongest(circuit)
     rows = layers(circuit, edges)
-    with theme():
-        width = max(COLUMN * 1.6, 0.9 + WIDTH * max(map(len, rows.values()), default=1))
-        figure = new_figure(width, 0.95 + 0.62 * max(len(rows), 2))
-        axes = figure.add_subplot()
-        places = {
-            node: (0.5 + place - len(nodes) / 2, float(number))
-            for number, nodes in enumerate(rows.values())
-            for place, node in enumerate(nodes)
-        }
-        for edge in edges:
-            _draw_edge(axes, edge, places)
-        _draw_nodes(axes, circuit, places)
-        axes.set_yticks(range(len(rows)), list(rows))
-        axes.set_ylim(-0.5, len(rows) - 0.4)
-        half = max(map(len, rows.values()), default=1) / 2
-        axes.set_xlim(-half - 0.15, half + 0.15)
-        axes.set_xticks([])
-        axes.set_title(_title(circuit, len(edges)), loc="left", fontsize=6.5)
-        despine(figure, "left", "bottom")
-        axes.tick_params(length=0)
-        _legend(axes)
-        return save_figure(figure, folder, name, look)
+    width = max(COLUMN * 1.6, 0.9 + WIDTH * max(map(len, rows.values()), default=1))
+    figure = new_figure(width, 0.95 + 0.62 * max(len(rows), 2))
+    axes = figure.add_subplot()
+    places = {
+        node: (0.5 + place - len(nodes) / 2, float(number))
+        for number, nodes in enumerate(rows.values())
+        for place, node in enumerate(nodes)
+    }
+    for edge in edges:
+        _draw_edge(axes, edge, places)
+    _draw_nodes(axes, circuit, places)
+    axes.set_yticks(range(len(rows)), list(rows))
+    axes.set_ylim(-0.5, len(rows) - 0.4)
+    half = max(map(len, rows.values()), default=1) / 2
+    axes.set_xlim(-half - 0.15, half + 0.15)
+    axes.set_xticks([])
+    axes.set_title(_title(circuit, len(edges)), loc="left", fontsize=6.5)
+    despine(figure, "left", "bottom")
+    axes.tick_params(length=0)
+    _legend(axes)
+    return figure
 
 
 def strongest(circuit: Circuit) -> list[Edge]:

@@ -20,6 +20,7 @@ from steer.results.result import Result
 CELL = 0.13  # inches: the smallest at which a token's name can be read
 CELL_OF_MANY = 0.095  # in a figure of several patterns
 PANEL, LOWEST = 1.45, 0.42  # inches: a head of a sheet, and the height of one with few queries
+FEW = 10  # queries: so many that their names can be read
 FRAMED = "framed: what is right to look at"
 
 
@@ -106,8 +107,8 @@ def sheet_figure(patterns: Sequence[Pattern]) -> Figure:
 
 
 def _height(pattern: Pattern) -> float:
-    """Square cells, unless that would be too low to see."""
-    return max(LOWEST, PANEL * 0.85 * min(1.0, len(pattern.queries) / len(pattern.keys)))
+    """Square cells, but for patterns of few queries: those are as low as can be seen."""
+    return LOWEST if len(pattern.queries) <= FEW else PANEL * 0.85 * min(1.0, len(pattern.queries) / len(pattern.keys))
 
 
 def _fill_small(axes: Axes, pattern: Pattern, first: bool) -> AxesImage:
@@ -115,7 +116,7 @@ def _fill_small(axes: Axes, pattern: Pattern, first: bool) -> AxesImage:
     image = axes.imshow(pattern.weights, vmin=0, vmax=1, cmap=HEAT, aspect="auto", interpolation="nearest")
     frame(axes, pattern, 0.7)
     axes.set_xticks([])
-    labelled = first and len(pattern.queries) <= 10
+    labelled = first and len(pattern.queries) <= FEW
     axes.set_yticks(range(len(pattern.queries)) if labelled else [], pattern.queries if labelled else [], fontsize=4)
     axes.tick_params(length=0, pad=1)
     roles = " ".join(f"${role}" for role in pattern.roles)
