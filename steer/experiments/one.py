@@ -153,6 +153,7 @@ def describe(loaded: Loaded, subject: Subject, plan: Plan, inputs: Inputs) -> Pr
         intervals="95 %, bootstrap over examples; Wilson where an example is one hit or miss",
         forwards=plan.forwards, device=str(weight.device), dtype=str(weight.dtype).removeprefix("torch."),
         versions=versions(), task=subject.task.name,
+        roles={role: tuple(map(str, heads)) for role, heads in subject.names.roles.items()},
     )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ All recipes share one engine, and with it the clean run of those that look at th
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from steer.anatomy.named import named_keys
 from steer.anatomy.names import Names
 from steer.base.errors import SteerError
 from steer.base.files import write_atomically
-from steer.base.shipped import RECIPES
+from steer.base.shipped import RECIPES, recipe_names
 from steer.base.shown import Card, Shown
 from steer.drawing.page import Line, Page, Section, write_page
 from steer.experiments.many import Outcome, run_loaded
@@ -25,7 +26,9 @@ from steer.paper.claims import judge_all
 from steer.paper.verdicts import AS, DIFFERS, FULL, OPEN, QUICK, Verdict, tally
 from steer.recipe.kinds.compare import Compare
 from steer.recipe.load import Loaded, load_recipe
-from steer.results.provenance import Json
+from steer.results.files import ROWS
+from steer.results.provenance import Json, Provenance
+from steer.results.rows import ROW_TITLES, overall, row_cells
 
 if TYPE_CHECKING:
     from steer.models.checkpoint import Checkpoint
@@ -49,7 +52,10 @@ class Reproduction(Shown):
         return Card(title, [("page", str(self.index))], ("Fig.", "claim", "in the paper", "here", "verdict"), rows)
 
     def to_json(self) -> Json:
-        return {"checkpoint": self.checkpoint, "claims": [asdict(claim) for claim in self.claims]}
+        return {
+            "checkpoint": self.checkpoint,
+            "claims": [asdict(claim) | {"outcome": claim.kind} for claim in self.claims],
+        }
 
 
 def paper_recipes() -> list[Path]:
@@ -93,7 +99,7 @@ def reproduce(
 def write_tables(made: Reproduction, out: Path) -> None:
     import pandas as pd
 
-    write_atomically(out / "claims.csv", pd.DataFrame(map(asdict, made.claims)).to_csv(index=False))
+    write_atomically(out / "claims.csv", pd.DataFrame(made.to_json()["claims"]).to_csv(index=False))
     write_atomically(out / "claims.json", json.dumps(made.to_json(), indent=1) + "\n")
     write_page(page_of(made), made.index)
 
@@ -108,20 +114,50 @@ def page_of(made: Reproduction) -> Page:
         lead=f"{len(made.claims)} claims: {tally(made.claims)}. {how}",
         columns=("Fig.", "claim", "in the paper", "this checkpoint", RULE, "verdict", "recipe"),
         lines=[_line(claim) for claim in made.claims],
-        sections=[_section(outcome) for outcome in made.outcomes],
+        sections=[_section(outcome, made) for outcome in made.outcomes],
         small=RULE,
     )
 
 
 def _line(claim: Verdict) -> Line:
     cells = (claim.figure, claim.claim, claim.paper, claim.here, claim.rule, claim.verdict, claim.recipe)
-    return Line(MARKS.get(claim.kind, "none"), cells)
+    there = claim.recipe in {path.stem for path in paper_recipes()}
+    return Line(MARKS.get(claim.kind, "none"), cells, claim.recipe if there else "")
 
 
-def _section(outcome: Outcome) -> Section:
+def _section(outcome: Outcome, made: Reproduction) -> Section:
+    """One recipe: its claims, figure and rows, the command that gives them again, and where they come from."""
+    claims = [(n, f"{c.figure} {c.kind}") for n, c in enumerate(made.claims, 1) if c.recipe == outcome.name]
+    text = next((path.read_text() for path in paper_recipes() if path.stem == outcome.name), "")
     if outcome.result is None:
-        return Section(outcome.name, faults=outcome.faults)
-    return Section(outcome.name, outcome.result.provenance.description, outcome.pictures)
+        return Section(outcome.name, faults=outcome.faults, claims=claims, recipe=text)
+    result = outcome.result
+    file = os.path.relpath(result.folder / ROWS, made.index.parent) if result.folder else ""
+    return Section(
+        outcome.name, result.provenance.description, outcome.pictures, (), claims,
+        _command(outcome.name, result.provenance), text, ROW_TITLES, [row_cells(row) for row in overall(result.rows)],
+        file, _provenance(result.provenance),
+    )  # fmt: skip
+
+
+def _command(name: str, origin: Provenance) -> str:
+    shipped = next((known for known in recipe_names() if known.rpartition("/")[2] == name), name)
+    count = origin.recipe.get("episodes", {}).get("count")
+    return f"steer run {shipped} checkpoint={origin.checkpoint.name} episodes.count={count}"
+
+
+def _provenance(origin: Provenance) -> list[tuple[str, str]]:
+    said = [
+        ("checkpoint", f"{origin.checkpoint.name}, weights {origin.checkpoint.sha256[:12]}"),
+        ("episodes", f"{origin.examples:,} of {origin.wanted:,} asked for"),
+        ("ablation", origin.ablation),
+        ("intervals", origin.intervals),
+        ("forward passes for each batch", str(origin.forwards)),
+        ("computed on", f"{origin.device}, {origin.dtype}, {origin.seconds:.1f} s"),
+        ("versions", ", ".join(f"{name} {version}" for name, version in origin.versions.items())),
+        ("content", origin.hash[:12]),
+    ]
+    return [(name, value) for name, value in said if value]
 
 
 def fit(loaded: Loaded, checkpoint: Checkpoint, episodes: int | None = None) -> tuple[Loaded, tuple[str, ...]]:

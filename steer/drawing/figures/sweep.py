@@ -12,9 +12,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from steer.anatomy.nodes import parse_node
-from steer.drawing.figures.theme import COLUMN, INK, MUTED, despine, new_figure, palette, short, task_of, title
+from steer.drawing.figures.theme import AGAINST, COLUMN, INK, MUTED, despine, new_figure, palette, short, task_of, title
 from steer.results.result import Result
 from steer.results.rows import Row, overall
+
+SWEEPS = ("keep-only-one", "ablate-only-one", "chained-patch")  # kinds whose conditions are sources, one at a time
 
 
 class Series:
@@ -48,49 +50,94 @@ def _several(pairs: Iterable[tuple[str, str]]) -> set[str]:
 
 
 def draw_bars(result: Result) -> Figure:
-    """One row for each condition; the ends of the scale stand first, in grey, with a line through the rest."""
-    rows, series = overall(result.rows), Series(result.rows)
+    """One row for each condition, and a panel for each measure; the ends of the scale stand first, in grey.
+
+    The conditions of a sweep are sorted: their order says nothing. Heads that play a role are named with it.
+    """
+    rows = overall(result.rows)
+    panels = {measure: [row for row in rows if row.measure == measure] for measure in _measures(rows)}
+    names = list(dict.fromkeys(name for part in panels.values() for name in Series(part).names))
+    conditions = _conditions(result, rows)
+    most = max(len(Series(part).names) for part in panels.values())
+    height = 0.95 + 0.16 * len(conditions) * max(1, 0.7 * most) + 0.16 * len(names) * (len(names) > 1)
+    figure = new_figure(COLUMN * (1 + 0.45 * (len(panels) - 1)), height)
+    grid = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+    colours = _colours(names)
+    for axes, part in zip(grid, panels.values(), strict=True):
+        _fill_bars(axes, part, conditions, colours)
+    _name_conditions(grid[0], conditions, result)
+    if len(names) > 1:
+        _legend(grid[0], names, list(colours.values()))
+    title(figure, result)
+    despine(figure)
+    return figure
+
+
+def _measures(rows: Sequence[Row]) -> list[str]:
+    return list(dict.fromkeys(row.measure for row in rows))
+
+
+def _fill_bars(axes: Axes, rows: list[Row], conditions: list[str], colours: dict[str, str]) -> None:
+    series = Series(rows)
     names = series.names
-    conditions = list(dict.fromkeys(row.condition for row in sorted(rows, key=lambda row: not row.end)))
     thickness = 0.8 / len(names)
-    figure = new_figure(
-        COLUMN, 0.95 + 0.16 * len(conditions) * max(1, 0.7 * len(names)) + 0.16 * len(names) * (len(names) > 1)
-    )
-    axes = figure.add_subplot()
-    colours = palette(len(names))
     for row in rows:
         side = names.index(series.name(row))
         place = conditions.index(row.condition) + (side - (len(names) - 1) / 2) * thickness
-        colour = MUTED if row.end and len(names) == 1 else colours[side]
+        colour = MUTED if row.end and len(names) == 1 else colours[series.name(row)]
         axes.barh(place, row.value, height=thickness, color=colour, linewidth=0, zorder=2)
         axes.hlines(place, row.low, row.high, color=INK, linewidth=0.8, zorder=3)
         if row.end and len(names) == 1:
             axes.axvline(row.value, color=MUTED, linestyle=":", linewidth=0.8, zorder=1)
-    axes.set_yticks(range(len(conditions)), list(map(short, conditions)))
-    axes.invert_yaxis()
     if all(row.unit == "share" for row in rows):
         axes.set_xlim(0, 1)
         axes.xaxis.set_major_formatter("{x:.0%}")
     else:
         axes.axvline(0, color=INK, linewidth=0.6)
     axes.set_xlabel(fill(_axis(rows), 22, break_on_hyphens=False))
-    if len(names) > 1:
-        _legend(axes, names, colours)
-    title(figure, result)
-    despine(figure)
-    return figure
+
+
+def _conditions(result: Result, rows: list[Row]) -> list[str]:
+    """The ends first; then a sweep's sources, those that matter most on top; others as the recipe has them."""
+    conditions = list(dict.fromkeys(row.condition for row in sorted(rows, key=lambda row: not row.end)))
+    if result.provenance.kind not in SWEEPS:
+        return conditions
+    ends = {row.condition for row in rows if row.end}
+    first = {row.condition: row.value for row in reversed(rows)}
+    least_first = "ablate" in (result.provenance.kind, str(result.provenance.recipe.get("mode", "")))
+    sign = 1 if least_first or result.provenance.kind == "ablate-only-one" else -1
+    swept = sorted((name for name in conditions if name not in ends), key=lambda name: sign * first[name])
+    return [*(name for name in conditions if name in ends), *swept]
+
+
+def _name_conditions(axes: Axes, conditions: list[str], result: Result) -> None:
+    """Heads with the role that they play, as recipes name it."""
+    played = {head: f"${role}" for role, heads in result.provenance.roles.items() for head in heads}
+    labels = [" ".join(filter(None, (short(name), played.get(name, "")))) for name in conditions]
+    axes.set_yticks(range(len(conditions)), labels)
+    for label, name in zip(axes.get_yticklabels(), conditions, strict=True):
+        label.set_fontweight("bold" if name in played else "normal")
+    axes.set_ylim(len(conditions) - 0.5, -0.5)
+
+
+def _colours(names: list[str]) -> dict[str, str]:
+    """A colour for each series; what answers are compared with has the same one in every figure."""
+    if set(names) <= {f"on the {against}" for against in AGAINST}:
+        return {name: AGAINST[name.removeprefix("on the ")] for name in names}
+    return dict(zip(names, palette(len(names)), strict=True))
 
 
 def draw_components(result: Result) -> Figure:
-    """Logit attribution: the components in the order of computation, coloured by kind (or by condition, if several)."""
+    """Logit attribution: the components that write most on top, coloured by kind (or by condition, if several)."""
     rows = overall(result.rows)
-    heads, conditions = list(dict.fromkeys(row.of for row in rows)), list(dict.fromkeys(row.condition for row in rows))
+    conditions = list(dict.fromkeys(row.condition for row in rows))
+    first = {row.of: row.value for row in reversed(rows)}
+    heads = sorted(first, key=lambda name: -first[name])
     several = len(conditions) > 1
     groups = {row.of: parse_node(row.of).kind for row in rows}
     kinds = conditions if several else list(dict.fromkeys(groups.values()))
-    shades = palette(len(kinds))
-    colours = dict(zip(kinds, shades, strict=True))
-    figure = new_figure(COLUMN, 0.8 + (0.125 + 0.06 * (len(conditions) - 1)) * len(heads) + 0.2 * several)
+    colours = dict(zip(kinds, palette(len(kinds)), strict=True))
+    figure = new_figure(COLUMN, 0.95 + (0.125 + 0.06 * (len(conditions) - 1)) * len(heads) + 0.2 * several)
     axes = figure.add_subplot()
     thickness = 0.75 / len(conditions)
     for row in rows:
@@ -100,12 +147,12 @@ def draw_components(result: Result) -> Figure:
         axes.barh(place, row.value, height=thickness, color=colour, linewidth=0)
         axes.hlines(place, row.low, row.high, color=INK, linewidth=0.8)
     axes.axvline(0, color=INK, linewidth=0.6)
-    axes.set_yticks(range(len(heads)), heads, fontsize=6)
-    axes.set_ylim(len(heads) - 0.4, -0.6)
+    _name_conditions(axes, heads, result)
+    axes.tick_params(axis="y", labelsize=6)
     mean = f"above the mean {task_of(result).words.token}"
     axes.set_xlabel(f"contribution to the right token's logit\n({mean}; final LayerNorm frozen)")
-    if several:
-        _legend(axes, conditions, shades)
+    if len(kinds) > 1:
+        _legend(axes, kinds, list(colours.values()))
     title(figure, result)
     despine(figure)
     return figure

@@ -32,6 +32,7 @@ INK, ACCENT, STRICT, MUTED, RIGHT = (
     "#949494",
     "#d55e00",
 )  # from seaborn's colour-blind palette
+AGAINST = {"counterfactual": "#0173b2", "answer": "#de8f05", "neither": "#949494"}  # what answers are compared with
 SEEN = ("checkpoint=", "episodes.count=")  # changes that the title says anyway
 FORMATS = ("png",)  # others on request: each takes as long as the picture itself
 PALETTE = (  # seaborn's "colorblind", whose import takes longer than most pictures
