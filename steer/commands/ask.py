@@ -36,11 +36,13 @@ def ask(
 
     from steer.base.files import make_folder, write_atomically
     from steer.commands.pictures import draw_or_warn
+    from steer.commands.threads import use_one_thread
     from steer.drawing.look import look_of
     from steer.experiments.folders import results_folder
     from steer.experiments.looking import ask as ask_model
 
     look = look_of(formats or ())
+    use_one_thread()
     answer = ask_model(
         prompt, episode=episode, swap=swap, change=change, sites=sites or (), checkpoint=checkpoint, device=device
     )

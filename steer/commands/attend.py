@@ -46,6 +46,7 @@ def attend(
     from steer.base.errors import SteerError
     from steer.base.files import make_folder
     from steer.commands.pictures import draw_or_warn
+    from steer.commands.threads import use_one_thread
     from steer.drawing.look import look_of
     from steer.experiments import looking
     from steer.experiments.folders import results_folder
@@ -53,6 +54,7 @@ def attend(
     if head is None and not everything:
         raise SteerError("which head? give --head dec-cross-1.4 or a role ('$output'), or --all for every head")
     look, chosen = look_of(formats or ()), {"episode": episode, "checkpoint": checkpoint, "device": device}
+    use_one_thread()
     if everything:
         patterns = looking.attend_all(prompt, heads=head or "*", **chosen)  # type: ignore[arg-type]
     else:

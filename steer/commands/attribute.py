@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from steer.experiments.component import Page
     from steer.results.details import Pattern
 
+FEW = 50  # episodes: so few that a second thread would only wait
+
 
 def attribute(
     head: Annotated[str | None, typer.Option(help="One head or MLP: its page.", autocompletion=complete_node)] = None,
@@ -40,8 +42,11 @@ def attribute(
 ) -> None:
     """Logit attribution of every decoder component, or (--head) one component's page."""
     from steer.base.errors import SteerError
+    from steer.commands.threads import use_one_thread
     from steer.drawing.look import look_of
 
+    if episodes <= FEW:
+        use_one_thread()
     if head is None:
         if episode is not None or prompt is not None:
             raise SteerError("--episode and --prompt show one head's attention: give --head as well")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from struct import unpack
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, StepPatch
 
+from steer.base.errors import SteerError
 from steer.drawing.figures import accuracy, circuit
 from steer.drawing.figures.draw import draw_result, drawings
 from steer.drawing.figures.histogram import draw_histogram
@@ -22,6 +24,8 @@ from steer.drawing.figures.pattern import draw_patterns
 from steer.drawing.figures.rates import draw_rates
 from steer.drawing.figures.scatter import draw_scatter
 from steer.drawing.figures.sweep import draw_bars, draw_components, draw_positions
+from steer.drawing.figures.theme import AGAINST
+from steer.drawing.look import look_of
 from steer.results.circuit import Circuit, Described, Edge, Member
 from steer.results.details import Detail, Histogram, Pattern, Sample, Scatter, Transcript
 from steer.results.evaluation import Accuracy, Evaluation, GroupScore
@@ -145,7 +149,7 @@ def test_components_stand_at_their_names():
     values = {"dec.tok": 0.2, "dec-self-0.1": -0.5, "dec-cross-1.5": 2.5, "dec-mlp-1": 1.0}
     rows = [row("clean", value, of=head, measure="logit-attribution") for head, value in values.items()]
     (axes,) = draw_components(result(rows)).axes
-    assert list(ticks(axes.yaxis).values()) == list(values)
+    assert list(ticks(axes.yaxis).values()) == sorted(values, key=lambda name: -values[name])  # who writes most, on top
     ends = {name: end if start == 0 else start for name, _, start, end, _ in bars(axes)}
     assert ends == pytest.approx(values)
     spans = whiskers(axes)
@@ -393,7 +397,46 @@ def test_numbers_that_cannot_share_an_axis_get_pictures_of_their_own():
 def test_every_asked_figure_is_a_file(tmp_path: Path):
     found = result([row("a", 0.5), row("a", 0.6, position=1)], figures=("positions", "bars"))
     assert [path.name for path in draw_result(found, tmp_path)] == ["figure.png", "figure-bars.png"]
+    assert {path.suffix for path in tmp_path.iterdir()} == {".png"}
+    draw_result(found, tmp_path, look_of(["pdf", "svg"], "7x4"))
     assert {path.suffix for path in tmp_path.iterdir()} == {".png", ".pdf", ".svg"}
+    assert unpack(">II", (tmp_path / "figure.png").read_bytes()[16:24]) == (7 * 300, 4 * 300)
+
+
+@pytest.mark.parametrize("size", ["", "x", "7x", "7x4x2", "-1", "0.1", "nan", "400", "7,4"])
+def test_a_size_that_is_none_and_an_unknown_format_are_said_at_once(size: str):
+    with pytest.raises(SteerError) as raised:
+        look_of(["pdff"], size)
+    assert [fault.split(":")[0] for fault in raised.value.faults] == ["--format", "--size"]
+
+
+def test_sources_are_sorted_and_roles_are_named():
+    swept = [row(name, value) for name, value in SWEPT.items()]
+    roles = {"primitive-pairing": ("enc-self-1.1",)}
+    for kind, order in (("keep-only-one", [0.62, 0.44, 0.31]), ("ablate-only-one", [0.31, 0.44, 0.62])):
+        (axes,) = draw_bars(result(swept, kind=kind, roles=roles)).axes
+        drawn = sorted(bars(axes), key=lambda bar: bar[1])
+        assert [end for *_, end, _ in drawn][2:] == pytest.approx(order)
+        bold = [label.get_text() for label in axes.get_yticklabels() if label.get_fontweight() == "bold"]
+        assert bold == ["enc-self-1.1 $primitive-pairing"]
+
+
+def test_every_measure_has_a_panel_and_what_answers_are_compared_with_its_colour():
+    told = [
+        row(when, 0.5, measure=measure, against=against, of="")
+        for when in ("before", "after") for measure in ("attention-mass", "exact-match")
+        for against in ("answer", "counterfactual")
+    ]  # fmt: skip
+    figure = draw_bars(result(told))
+    assert [axes.get_xlabel() for axes in figure.axes] == ["attention mass", "exact match"]
+    assert legend(figure) == {AGAINST["answer"]: "on the answer", AGAINST["counterfactual"]: "on the counterfactual"}
+
+
+def test_no_word_stands_alone_in_a_titles_last_line():
+    text = "encoder heads and MLPs into the Output Head's keys, one kept at a time"
+    lines = draw_bars(result([row("a", 0.5)], description=text)).get_suptitle().split("\n")[:2]
+    assert " ".join(lines) == text
+    assert min(map(len, lines)) > 0.6 * max(map(len, lines))
 
 
 # Accuracy and circuits

@@ -11,8 +11,19 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from steer.anatomy.nodes import parse_node
-from steer.drawing.figures.theme import AGAINST, COLUMN, INK, MUTED, despine, new_figure, palette, short, task_of, title
+from steer.drawing.figures.theme import (
+    ACCENT,
+    AGAINST,
+    COLUMN,
+    INK,
+    MUTED,
+    despine,
+    new_figure,
+    palette,
+    short,
+    task_of,
+    title,
+)
 from steer.results.result import Result
 from steer.results.rows import Row, overall
 
@@ -56,13 +67,14 @@ def draw_bars(result: Result) -> Figure:
     """
     rows = overall(result.rows)
     panels = {measure: [row for row in rows if row.measure == measure] for measure in _measures(rows)}
-    names = list(dict.fromkeys(name for part in panels.values() for name in Series(part).names))
-    conditions = _conditions(result, rows)
     most = max(len(Series(part).names) for part in panels.values())
+    # One number for each condition: the panel's axis says what it is of, and no colour need tell it apart.
+    names = list(dict.fromkeys(name for part in panels.values() for name in Series(part).names)) if most > 1 else [""]
+    conditions = _conditions(result, rows)
     height = 0.95 + 0.16 * len(conditions) * max(1, 0.7 * most) + 0.16 * len(names) * (len(names) > 1)
-    figure = new_figure(COLUMN * (1 + 0.45 * (len(panels) - 1)), height)
+    figure = new_figure(COLUMN * (1 + 0.45 * (len(panels) - 1)) + _extra(_labels(conditions, result)), height)
     grid = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
-    colours = _colours(names)
+    colours = _colours(names) if most > 1 else {}
     for axes, part in zip(grid, panels.values(), strict=True):
         _fill_bars(axes, part, conditions, colours)
     _name_conditions(grid[0], conditions, result)
@@ -84,7 +96,7 @@ def _fill_bars(axes: Axes, rows: list[Row], conditions: list[str], colours: dict
     for row in rows:
         side = names.index(series.name(row))
         place = conditions.index(row.condition) + (side - (len(names) - 1) / 2) * thickness
-        colour = MUTED if row.end and len(names) == 1 else colours[series.name(row)]
+        colour = MUTED if row.end and len(names) == 1 else colours.get(series.name(row), ACCENT)
         axes.barh(place, row.value, height=thickness, color=colour, linewidth=0, zorder=2)
         axes.hlines(place, row.low, row.high, color=INK, linewidth=0.8, zorder=3)
         if row.end and len(names) == 1:
@@ -110,11 +122,25 @@ def _conditions(result: Result, rows: list[Row]) -> list[str]:
     return [*(name for name in conditions if name in ends), *swept]
 
 
+def _roles(result: Result) -> dict[str, str]:
+    """Head -> the role that it plays, as recipes name it."""
+    return {head: f"${role}" for role, heads in result.provenance.roles.items() for head in heads}
+
+
+def _labels(conditions: list[str], result: Result) -> list[str]:
+    played = _roles(result)
+    return [" ".join(filter(None, (short(name), played.get(name, "")))) for name in conditions]
+
+
+def _extra(labels: list[str]) -> float:
+    """Inches that long names need, so that the bars keep their room."""
+    return 0.05 * max(0, max(map(len, labels), default=0) - 18)
+
+
 def _name_conditions(axes: Axes, conditions: list[str], result: Result) -> None:
-    """Heads with the role that they play, as recipes name it."""
-    played = {head: f"${role}" for role, heads in result.provenance.roles.items() for head in heads}
-    labels = [" ".join(filter(None, (short(name), played.get(name, "")))) for name in conditions]
-    axes.set_yticks(range(len(conditions)), labels)
+    """Heads that play a role stand out, and it is named."""
+    played = _roles(result)
+    axes.set_yticks(range(len(conditions)), _labels(conditions, result))
     for label, name in zip(axes.get_yticklabels(), conditions, strict=True):
         label.set_fontweight("bold" if name in played else "normal")
     axes.set_ylim(len(conditions) - 0.5, -0.5)
@@ -128,31 +154,31 @@ def _colours(names: list[str]) -> dict[str, str]:
 
 
 def draw_components(result: Result) -> Figure:
-    """Logit attribution: the components that write most on top, coloured by kind (or by condition, if several)."""
+    """Logit attribution: the components that write most on top, coloured by condition, if there are several."""
     rows = overall(result.rows)
     conditions = list(dict.fromkeys(row.condition for row in rows))
     first = {row.of: row.value for row in reversed(rows)}
     heads = sorted(first, key=lambda name: -first[name])
     several = len(conditions) > 1
-    groups = {row.of: parse_node(row.of).kind for row in rows}
-    kinds = conditions if several else list(dict.fromkeys(groups.values()))
-    colours = dict(zip(kinds, palette(len(kinds)), strict=True))
-    figure = new_figure(COLUMN, 0.95 + (0.125 + 0.06 * (len(conditions) - 1)) * len(heads) + 0.2 * several)
+    colours = dict(zip(conditions, palette(len(conditions)), strict=True))
+    figure = new_figure(
+        COLUMN + _extra(_labels(heads, result)),
+        0.95 + (0.125 + 0.06 * (len(conditions) - 1)) * len(heads) + 0.2 * several,
+    )
     axes = figure.add_subplot()
     thickness = 0.75 / len(conditions)
     for row in rows:
         side = conditions.index(row.condition) - (len(conditions) - 1) / 2
         place = heads.index(row.of) + side * thickness
-        colour = colours[row.condition if several else groups[row.of]]
-        axes.barh(place, row.value, height=thickness, color=colour, linewidth=0)
+        axes.barh(place, row.value, height=thickness, color=colours[row.condition], linewidth=0)
         axes.hlines(place, row.low, row.high, color=INK, linewidth=0.8)
     axes.axvline(0, color=INK, linewidth=0.6)
     _name_conditions(axes, heads, result)
     axes.tick_params(axis="y", labelsize=6)
     mean = f"above the mean {task_of(result).words.token}"
-    axes.set_xlabel(f"contribution to the right token's logit\n({mean}; final LayerNorm frozen)")
-    if len(kinds) > 1:
-        _legend(axes, kinds, list(colours.values()))
+    axes.set_xlabel(f"share of the right token's logit\n{mean};\nfinal LayerNorm frozen")
+    if several:
+        _legend(axes, conditions, list(colours.values()))
     title(figure, result)
     despine(figure)
     return figure

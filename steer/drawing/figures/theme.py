@@ -124,7 +124,15 @@ def title(figure: Figure, result: Result, where: str = "") -> None:
 
 
 def _lines(text: str, width: int) -> str:
-    return fill(text, width, break_on_hyphens=False, max_lines=LINES, placeholder=" …")
+    """Lines of like length: no word stands alone in the last one."""
+    whole = _filled(text, width)
+    count = whole.count("\n")
+    narrower = (_filled(text, less) for less in range(width * 2 // 3, width))
+    return next((lines for lines in narrower if lines.count("\n") == count and "…" not in lines), whole)
+
+
+def _filled(text: str, width: int) -> str:
+    return fill(text, max(width, 1), break_on_hyphens=False, max_lines=LINES, placeholder=" …")
 
 
 def short(text: str, most: int = 34) -> str:
