@@ -57,7 +57,10 @@ def change_words(changes: Changes) -> tuple[str, ...]:
 
 def name_of(checkpoint: CheckpointLike) -> str:
     """A checkpoint's name or path, or the name that an object has."""
-    return str(checkpoint) if isinstance(checkpoint, str | Path) else checkpoint.name
+    if isinstance(checkpoint, str | Path):
+        return str(checkpoint)
+    _check_subject(checkpoint)
+    return checkpoint.name
 
 
 def subject_of(given: CheckpointLike, device: str = "cpu", dtype: str = "float32") -> Subject:

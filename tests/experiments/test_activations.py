@@ -98,9 +98,9 @@ def test_a_recipes_tensors_say_the_same_also_from_disk(disturbed: Checkpoint, tm
     examples = disturbed.task.examples(recipe.recipe.episodes, 0)
     wanted = steer.activations(disturbed, examples, "dec-cross-1.4.pattern")
     for made in (result, steer.read_result(result.save(tmp_path))):
-        clean = made.activations("clean")
+        clean = made.activations("nothing ablated")
         assert clean.prompts == wanted.prompts
         assert clean.tokens("dec-cross-1.4.pattern", 3) == wanted.tokens("dec-cross-1.4.pattern", 3)
         torch.testing.assert_close(clean["dec-cross-1.4.pattern"], wanted["dec-cross-1.4.pattern"])
-    with pytest.raises(steer.SteerError, match="did you mean clean"):
-        result.activations("cleen")
+    with pytest.raises(steer.SteerError, match="did you mean nothing ablated"):
+        result.activations("nothing ablate")

@@ -174,6 +174,8 @@ def fill_pattern(axes: Axes, pattern: Pattern, size: float = 6) -> AxesImage:
 
 def frame(axes: Axes, pattern: Pattern, width: float) -> None:
     """A frame around every cell that is right to look at."""
+    if not pattern.right:
+        return
     corners = [
         [(key - 0.5, query - 0.5), (key + 0.5, query - 0.5), (key + 0.5, query + 0.5), (key - 0.5, query + 0.5)]
         for query, key in pattern.right

@@ -11,16 +11,11 @@ from steer.base.yaml import Document, check, override, read
 from steer.models.training.protocol import Protocol, protocol_for
 from steer.tasks import TASKS
 
-REMARKS = ("cost", "learns")  # for `steer ls`: what a preset takes and what comes of it; no part of the protocol
-
 
 def load_protocol(preset: str | None, config: Path | None, changes: Sequence[str]) -> Protocol:
     """The protocol that a preset or a file states, with `key=value` changes applied."""
     document = override(_document(preset, config), changes)
     named = document.data.get("task", DEFAULT_TASK) if isinstance(document.data, dict) else DEFAULT_TASK
-    if isinstance(document.data, dict):
-        for key in REMARKS:
-            document.data.pop(key, None)
     return check(document, protocol_for(TASKS[str(named)]))
 
 

@@ -56,6 +56,9 @@ class Protocol(Strict):
     """A whole training; of the stages of one task, as `protocol_for` makes it."""
 
     description: str = ""
+    # For `steer ls`; no part of what is trained, and so of no record.
+    cost: Annotated[str, Field(exclude=True, description="what training by it takes")] = ""
+    learns: Annotated[str, Field(exclude=True, description="what comes of it")] = ""
     task: str = DEFAULT_TASK
     data_seed: Annotated[int, Field(ge=0, description="seed of the 10,000 / 500 / 2,000 episodes")] = 0
     model: ModelConfig = ModelConfig()
