@@ -162,3 +162,13 @@ def test_texts_are_short_and_cells_have_table_and_figure(tmp_path: Path):
     assert "dec-cross-1.4 ($output)" in repr(pattern)
     assert "attention-accuracy" in repr(result)
     assert "…" in repr(found)  # 24 sites and more
+
+
+def test_progress_moves_within_one_recipe_also_while_answers_are_written():
+    told: list[float] = []
+    greedy = CLEAN | {"measures": [{"name": "exact-match"}, {"name": "exact-match", "decoding": "greedy"}]}
+    steer.run(greedy | {"kind": "ablate-set", "nodes": ["enc-self-0.0"]}, "tiny", tell=told.append)
+    assert told == sorted(told)
+    assert told[-1] == 1
+    assert len({round(one, 3) for one in told}) >= 4
+    assert sum(one < 0.5 for one in told) >= 2  # the passes before anything is written are the smaller part
