@@ -94,15 +94,18 @@ def test_every_head_at_once(steer, tmp_path: Path):
     assert len(told["heads"]) == 6 * 8
     assert Path(told["picture"]).stat().st_size > 10_000
     by_name = {one["head"]: one for one in told["heads"]}
-    alone = json.loads(steer("attend", "--head", "dec-cross-1.4", "--episode", 3, "--out", tmp_path, "--json").stdout)
-    assert alone["weights"] == by_name["dec-cross-1.4"]["weights"]
-    for query, key in alone["right"]:  # the colour that comes next, wherever it stands
-        assert alone["keys"][key] == alone["expected"][query]
-    wanted = {
-        (q, k) for q, token in enumerate(alone["expected"]) for k, name in enumerate(alone["keys"]) if name == token
-    }
-    assert {tuple(pair) for pair in alone["right"]} == wanted
-    assert steer("attend", "--all", "--head", "dec-cross-1.*", "--out", tmp_path).stdout.count("dec-cross-1.") == 8
+    alone = json.loads(steer("attend", "--head", "$output", "--episode", 3, "--out", tmp_path, "--json").stdout)
+    assert alone["weights"] == by_name[alone["head"]]["weights"]
+    said, keys = enumerate(alone["expected"]), list(enumerate(alone["keys"]))
+    wanted = {(step, place) for step, token in said for place, key in keys if key == token}
+    assert {tuple(pair) for pair in alone["right"]} == wanted  # the colour that comes next, wherever it stands
+    for one in told["heads"]:
+        if one["roles"] == ["question-broadcast"]:  # a symbol looks at its copy in the question
+            assert one["right"]
+            assert all(one["keys"][key] == one["queries"][query] and key < query for query, key in one["right"])
+    assert "question-broadcast" in {role for one in told["heads"] for role in one["roles"]}
+    some = steer("attend", "--all", "--head", "dec-cross-1.*", "--episode", 3, "--out", tmp_path).stdout
+    assert sum(line.startswith("dec-cross-1.") for line in some.splitlines()) == 8
     assert "which head?" in steer("attend").stderr
 
 

@@ -42,6 +42,7 @@ def hooked(checkpoint: Checkpoint, prompt: str, path: str) -> torch.Tensor:
 def test_values_are_those_of_plain_hooks_and_padding_is_zero(disturbed: Checkpoint):
     found = steer.activations(disturbed, PROMPTS, SITES)
     assert len(found) == 8 + 5
+    assert not any(module._forward_hooks for module in disturbed.transformer.modules())  # nothing is left behind
     paths = {
         "dec-cross-1.5.k": ("dec.1.cross_attn.k", lambda value: value[:, 5]),
         "dec-cross-0.2.pattern": ("dec.0.cross_attn.pattern", lambda value: value[2]),

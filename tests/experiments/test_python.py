@@ -148,8 +148,8 @@ def test_faults_are_those_of_the_command_line(call: Any, says: str, tmp_path: Pa
 
 def test_texts_are_short_and_cells_have_table_and_figure(tmp_path: Path):
     checkpoint = steer.load_checkpoint("seed1")
-    many = {"kind": "keep-only-one", "target": "dec-cross-1.4.k", "sources": "enc-self-*.*", "episodes": {"count": 8},
-            "measures": [{"name": "attention-accuracy", "heads": "dec-cross-1.4"}]}  # fmt: skip
+    many = {"kind": "keep-only-one", "target": "$output.k", "sources": "enc-self-*.*", "episodes": {"count": 8},
+            "measures": [{"name": "attention-accuracy", "heads": "$output"}]}  # fmt: skip
     result, pattern = steer.run(many, checkpoint), steer.attend("$output", episode=0, checkpoint=checkpoint)
     answer = steer.ask(episode=3, checkpoint=checkpoint)
     found = steer.activations(checkpoint, ["A | A = red"], "*.k")
@@ -159,7 +159,7 @@ def test_texts_are_short_and_cells_have_table_and_figure(tmp_path: Path):
         page = thing._repr_html_()
         assert "<table>" in page or "<pre>" in page, type(thing)
         assert ("<img" in page) is any(thing is one for one in drawn), type(thing)
-    assert "dec-cross-1.4 ($output)" in repr(pattern)
+    assert f"{pattern.head} ($output" in repr(pattern)
     assert "attention-accuracy" in repr(result)
     assert "…" in repr(found)  # 24 sites and more
 
