@@ -26,6 +26,7 @@ from steer.paper.claims import judge_all
 from steer.paper.verdicts import AS, DIFFERS, FULL, OPEN, QUICK, Verdict, tally
 from steer.recipe.kinds.compare import Compare
 from steer.recipe.load import Loaded, load_recipe
+from steer.results.circuit import CIRCUIT, Circuit, write_circuit
 from steer.results.files import ROWS
 from steer.results.provenance import Json, Provenance
 from steer.results.rows import ROW_TITLES, overall, row_cells
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 Advance = Callable[[float, str], None]
 Spec = TypeVar("Spec", bound=BaseModel)
+CIRCUIT_SECTION = "circuit"
 RULE = "rule: as in the paper if"
 MARKS = {AS: "same", DIFFERS: "other", OPEN: "open"}  # the colour of a verdict's line
 
@@ -45,6 +47,7 @@ class Reproduction(Shown):
     outcomes: list[Outcome]
     claims: list[Verdict]
     index: Path
+    circuit: Path | None = None  # the picture of the checkpoint's circuit, where one is known
 
     def card(self) -> Card:
         rows = [(claim.figure, claim.claim, claim.paper, claim.here, claim.verdict) for claim in self.claims]
@@ -91,9 +94,21 @@ def reproduce(
     results = {outcome.name: outcome.result for outcome in outcomes if outcome.result is not None}
     status = FULL if episodes is None else f"{QUICK}: {episodes:,} episodes at most for each recipe"
     claims = judge_all(results, roles, missing, status)
-    made = Reproduction(checkpoint.name, outcomes, claims, out / "index.html")
+    picture = _draw_circuit(checkpoint.circuit, out / CIRCUIT_SECTION)
+    made = Reproduction(checkpoint.name, outcomes, claims, out / "index.html", picture)
     write_tables(made, out)
     return made
+
+
+def _draw_circuit(circuit: Circuit | None, folder: Path) -> Path | None:
+    """A picture that fails must not lose the numbers."""
+    from steer.drawing.figures.circuit import draw_circuit
+    from steer.drawing.figures.draw import attempt
+
+    if circuit is None or not circuit.members:
+        return None
+    write_circuit(circuit, folder)
+    return attempt(lambda: draw_circuit(circuit, folder), CIRCUIT_SECTION)[0]
 
 
 def write_tables(made: Reproduction, out: Path) -> None:
@@ -113,16 +128,26 @@ def page_of(made: Reproduction) -> Page:
         notice=f"A {quick}." if quick else "",
         lead=f"{len(made.claims)} claims: {tally(made.claims)}. {how}",
         columns=("Fig.", "claim", "in the paper", "this checkpoint", RULE, "verdict", "recipe"),
-        lines=[_line(claim) for claim in made.claims],
-        sections=[_section(outcome, made) for outcome in made.outcomes],
+        lines=[_line(claim, made) for claim in made.claims],
+        sections=[*_circuit_section(made), *(_section(outcome, made) for outcome in made.outcomes)],
         small=RULE,
     )
 
 
-def _line(claim: Verdict) -> Line:
+def _line(claim: Verdict, made: Reproduction) -> Line:
     cells = (claim.figure, claim.claim, claim.paper, claim.here, claim.rule, claim.verdict, claim.recipe)
-    there = claim.recipe in {path.stem for path in paper_recipes()}
-    return Line(MARKS.get(claim.kind, "none"), cells, claim.recipe if there else "")
+    shown = {outcome.name: outcome.name for outcome in made.outcomes}
+    shown |= {CIRCUIT: CIRCUIT_SECTION} if made.circuit else {}
+    return Line(MARKS.get(claim.kind, "none"), cells, shown.get(claim.recipe, ""))
+
+
+def _circuit_section(made: Reproduction) -> list[Section]:
+    if made.circuit is None:
+        return []
+    claims = [(n, f"{c.figure} {c.kind}") for n, c in enumerate(made.claims, 1) if c.recipe == CIRCUIT]
+    caption = "what feeds the output heads, traced from the logits back to the prompt"
+    command = f"steer discover --checkpoint {made.checkpoint}"
+    return [Section(CIRCUIT_SECTION, caption, [made.circuit], claims=claims, command=command)]
 
 
 def _section(outcome: Outcome, made: Reproduction) -> Section:

@@ -58,7 +58,7 @@ def test_validate_as_json(steer, recipe_file):
     assert done.exit_code == 2
     told = {Path(one["recipe"]).name: one["faults"] for one in json.loads(done.stdout)}
     assert told["good.yaml"] == []
-    assert "sorces" in told["bad.yaml"][0]
+    assert any("sorces" in fault for fault in told["bad.yaml"])
     assert steer("validate", good, "--json").exit_code == 0
 
 
