@@ -40,7 +40,8 @@ def draw(
     folder = _folder(what, shown, out)
     match shown:
         case Result():
-            return _draw_result(shown, str(what), figure, folder, look)
+            place = str(what) if isinstance(what, str | Path) else shown.provenance.name
+            return _draw_result(shown, place, figure, folder, look)
         case Circuit():
             from steer.drawing.figures.circuit import draw_all
 
@@ -81,7 +82,6 @@ def _draw_result(result: Result, place: str, figure: str | None, folder: Path, l
 
     from steer.drawing.figures.draw import draw_result
 
-    place = str(result.folder or result.provenance.name) if "\n" in place else place
     with _placed(place, "steer run"):
         pictures = draw_result(result, folder, look)
     if figure is not None and not pictures:

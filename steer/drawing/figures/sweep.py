@@ -176,7 +176,7 @@ def draw_components(result: Result) -> Figure:
     _name_conditions(axes, heads, result)
     axes.tick_params(axis="y", labelsize=6)
     mean = f"above the mean {task_of(result).words.token}"
-    axes.set_xlabel(f"share of the right token's logit\n{mean};\nfinal LayerNorm frozen")
+    axes.set_xlabel(f"contribution to the right token's\nlogit {mean}\n(final LayerNorm frozen)")
     if several:
         _legend(axes, conditions, list(colours.values()))
     title(figure, result)
