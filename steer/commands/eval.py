@@ -29,7 +29,7 @@ def evaluate(
     """Exact match under greedy decoding: on questions that must be composed, then on a split by kind of question."""
     from json import dumps
 
-    from steer.base.files import make_folder, write_atomically
+    from steer.base.files import check_folder, write_atomically
     from steer.commands.pictures import draw_or_warn
     from steer.commands.progress import bar
     from steer.experiments.evaluating import evaluate as evaluated
@@ -39,7 +39,7 @@ def evaluate(
 
     own = (episodes.resolve().name,) if episodes else ()
     folder = out or results_folder("eval", checkpoint, *own)
-    make_folder(folder)
+    check_folder(folder)
     with bar("evaluating", 1.0, quiet) as advance:
         report = evaluated(
             checkpoint, split=split, episodes=episodes, device=device,
