@@ -29,20 +29,21 @@ def evaluate(
     """Exact match under greedy decoding: on questions that must be composed, then on a split by kind of question."""
     from json import dumps
 
-    from steer.base.files import check_folder, write_atomically
+    from steer.base.files import make_folder, write_atomically
     from steer.commands.pictures import draw_or_warn
     from steer.commands.progress import bar
     from steer.experiments.evaluating import evaluate as evaluated
     from steer.experiments.folders import results_folder
-    from steer.models.families import task_of
-    from steer.tasks import TASKS
+    from steer.experiments.given import check_split, checkpoint_of
 
     own = (episodes.resolve().name,) if episodes else ()
     folder = out or results_folder("eval", checkpoint, *own)
-    check_folder(folder)
+    loaded = checkpoint_of(checkpoint, device)
+    check_split(split, loaded.task)
+    make_folder(folder)  # once the input is known to be good, and before the long work
     with bar("evaluating", 1.0, quiet) as advance:
         report = evaluated(
-            checkpoint, split=split, episodes=episodes, device=device,
+            loaded, split=split, episodes=episodes,
             tell=lambda done, total: advance(done / total, f"{done:,} of {total:,} episodes"),
         )  # fmt: skip
     text = dumps(report.to_json(), indent=1)
@@ -54,8 +55,7 @@ def evaluate(
     if json:
         typer.echo(text)
         return
-    notes = TASKS[task_of(checkpoint)].notes
-    typer.echo(_table(report, notes) + (f"\n\npicture: {picture}" if picture else ""))
+    typer.echo(_table(report, loaded.task.notes) + (f"\n\npicture: {picture}" if picture else ""))
 
 
 def _table(report: Evaluation, notes: Mapping[str, str]) -> str:

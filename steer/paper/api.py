@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from steer.base.errors import SteerError
-from steer.base.files import make_folder
 from steer.base.shipped import DEFAULT
 from steer.experiments.folders import check_empty, results_folder
 from steer.experiments.given import CheckpointLike, checkpoint_of, name_of
@@ -33,6 +32,7 @@ def reproduce(
 
     `episodes`: the most for each recipe, for a quick look.
     """
+    from steer.base.files import make_folder
     from steer.experiments.many import interrupted
     from steer.paper import reproduce as reproducing
     from steer.results.files import RESULT

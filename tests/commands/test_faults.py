@@ -82,7 +82,7 @@ def test_an_interrupted_training_says_whether_it_can_go_on(steer, elsewhere: Pat
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Trainer, "run", interrupted)
-    done = steer("train", "--preset", "tiny", "--out", "run")
+    done = steer("train", "--preset", "tiny", "--out", "run", "--quiet")
     assert done.exit_code == 130
     assert done.stderr == ("interrupted; --resume goes on from the last whole epoch\n" if kept else "interrupted\n")
 
@@ -143,6 +143,8 @@ WORK = (
     "steer.experiments.attend.attention_pattern",
 )  # not looked at here
 
+STUB = SimpleNamespace(sites=(), prompt="a prompt", variable="a variable", component="dec-mlp-0", head="dec-self-0.1")
+
 
 @pytest.mark.parametrize(
     "arguments",
@@ -158,7 +160,7 @@ def test_every_command_goes_by_that_folder(steer, elsewhere: Path, monkeypatch: 
 
     monkeypatch.setattr("steer.base.files.make_folder", stop)
     for name in WORK:
-        monkeypatch.setattr(name, lambda *given: SimpleNamespace(sites=()))
+        monkeypatch.setattr(name, lambda *given: STUB)
     assert "stopped" in steer(*arguments, "--checkpoint", elsewhere / "mine").stderr
     assert made[0].startswith(f"results/{arguments[0]}-mine-{read_record(elsewhere / 'mine').weights_sha256[:8]}")
 
