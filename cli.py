@@ -1,4 +1,4 @@
-"""The front door of a checkout: `python cli.py run …` is `steer run …`, without an install of steer itself."""
+"""Run steer from a checkout: `python cli.py run …` is `steer run …`, without installing the package."""
 
 from steer.__main__ import main
 

@@ -26,7 +26,7 @@ from functools import partial
 
 import numpy as np
 import torch
-from by_hand import (
+from other_sides import (
     ALL_HEADS,
     OUTPUT_HEAD,
     PAIRING_HEAD,
@@ -63,9 +63,9 @@ ATTENTION = [{"name": "attention-accuracy", "heads": f"dec-cross-1.{OUTPUT_HEAD}
 FROZEN = f"dec-cross-1.{OUTPUT_HEAD}.q"
 
 
-def k_recipe(count: int) -> Loaded:
+def k_recipe(count: int, sources: str = "enc-self-*.*") -> Loaded:
     return build_recipe(
-        kind="keep-only-one", target=f"dec-cross-1.{OUTPUT_HEAD}.k", sources="enc-self-*.*", freeze=FROZEN,
+        kind="keep-only-one", target=f"dec-cross-1.{OUTPUT_HEAD}.k", sources=sources, freeze=FROZEN,
         episodes={"split": "train", "count": count}, measures=ATTENTION,
     )  # fmt: skip
 
@@ -160,9 +160,8 @@ def growth(checkpoint: Checkpoint) -> None:
         print(f"  {count:5,} episodes, 16 sources: {seconds / base:5.2f} x the time of 250", flush=True)
     for pattern, number in (("enc-self-0.0", 1), ("enc-self-0.*", 8), ("enc-self-*.*", 16)):
         tell(f"{number} sources")
-        recipe = k_recipe(1_000)
-        changed = build_recipe(**(recipe.recipe.model_dump() | {"sources": [pattern]}))
-        seconds = min(timed(lambda: steer_sweep(changed, checkpoint))[0] for _ in range(2))  # noqa: B023
+        recipe = k_recipe(1_000, pattern)
+        seconds = min(timed(lambda: steer_sweep(recipe, checkpoint))[0] for _ in range(2))  # noqa: B023
         print(f"  1,000 episodes, {number:2} sources: {seconds / base:5.2f} x the time of 250 episodes, 16 sources")
 
 

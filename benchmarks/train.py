@@ -20,11 +20,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from steer.base.dice import Dice
+from steer.base.shipped import DEFAULT_TASK
 from steer.models.batch import Batch, collate
 from steer.models.plain.config import ModelConfig
 from steer.models.plain.transformer import sinusoids
 from steer.models.training.loop import Trainer
-from steer.models.training.protocol import Optimiser, Protocol
+from steer.models.training.protocol import Protocol, protocol_for
 from steer.models.vocabulary import PAD, Vocabulary
 from steer.tasks import TASKS
 from steer.tasks.compositional.splits import make_splits
@@ -58,6 +59,12 @@ class Reference(nn.Module):
         )
         logits: Tensor = self.unembed(hidden)
         return logits
+
+
+def paper_protocol() -> Protocol:
+    """The paper's sizes, and stages that say which of the task's episodes are shown."""
+    made: Protocol = protocol_for(TASKS[DEFAULT_TASK])()
+    return made
 
 
 def reference_step(protocol: Protocol) -> Callable[[Batch], None]:
@@ -102,7 +109,7 @@ def main() -> None:
     options.add_argument("--threads", type=int, default=1)
     chosen = options.parse_args()
     torch.set_num_threads(chosen.threads)
-    protocol = Protocol(optimiser=Optimiser())
+    protocol = paper_protocol()
     trainer = Trainer(protocol, seed=0)
     trainer.model.train()
     sides: dict[str, tuple[Callable[[Batch], object], Iterator[Batch]]] = {

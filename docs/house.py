@@ -14,26 +14,26 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 ROOMS = {  # in order, each with its law
-    "base": "knows nothing of models, tasks or experiments",
+    "base": "knows nothing about models, tasks or experiments",
     "anatomy": "knows no architecture: a layout is a table",
-    "results": "what was found, as typed data; draws nothing",
+    "results": "results as typed data; draws nothing",
     "tasks": "knows no part of a model",
     "plan": "meaning only: no steps, no hooks, no recipe",
-    "models": "alone knows what a family is made of",
+    "models": "the only one that knows what a family is made of",
     "measures": "no measure knows another",
-    "recipe": "recipe in, plan out, every fault placed",
+    "recipe": "recipe in, plan out; every fault has its place",
     "engine": "runs plans; only its backends import nnsight",
     "drawing": "rows in, picture out",
     "experiments": "whole experiments, as tables of contents",
-    "discover": "finds circuits, asking through sessions",
-    "paper": "alone quotes the paper",
+    "discover": "finds circuits; runs all through sessions",
+    "paper": "the only one that quotes the paper",
     "commands": "parses, calls one function, prints",
 }
 Imports = Counter[tuple[str, str]]  # (room, room that it imports) -> how often
 
 
 def imports(package: Path = ROOT / "steer") -> dict[tuple[str, str], list[str]]:
-    """The imports between rooms, each with the files and lines where they stand."""
+    """(room, room that it imports) -> files and lines of these imports."""
     found: dict[tuple[str, str], list[str]] = {}
     for file in sorted(package.rglob("*.py")):
         room = file.relative_to(package).parts[0]
@@ -53,9 +53,17 @@ def _modules(node: ast.AST) -> list[str]:
 
 
 def upward(found: dict[tuple[str, str], list[str]]) -> dict[tuple[str, str], list[str]]:
-    """Those that go against the order."""
+    """The imports that go against the order."""
     order = list(ROOMS)
     return {pair: places for pair, places in found.items() if order.index(pair[1]) > order.index(pair[0])}
+
+
+def storeys(found: dict[tuple[str, str], list[str]]) -> dict[str, int]:
+    """How high each room stands: one above the highest room that it imports."""
+    height: dict[str, int] = {}
+    for room in ROOMS:
+        height[room] = 1 + max((height.get(other, 0) for one, other in found if one == room), default=0)
+    return height
 
 
 def draw(found: dict[tuple[str, str], list[str]], path: Path) -> None:
@@ -75,7 +83,9 @@ def draw(found: dict[tuple[str, str], list[str]], path: Path) -> None:
     axes.grid(color="#eeeeee")
     axes.set_axisbelow(True)
     axes.spines[:].set_visible(False)
-    axes.set_title(f"{len(found)} pairs of rooms: a row imports the columns; all lie left of the diagonal", fontsize=9)
+    high = max(storeys(found).values())
+    text = f"A room imports the rooms marked in its row (larger: more often).\n{len(found)} pairs, {high} storeys."
+    figure.suptitle(text, fontsize=9, x=0.01, ha="left")
     path.parent.mkdir(exist_ok=True)
     figure.savefig(path, dpi=150, metadata={"Software": None})
 
@@ -88,7 +98,8 @@ def main(check: bool) -> int:
     if not check:
         draw(found, ROOT / "docs" / "images" / "house.png")
     count = sum(map(len, found.values()))
-    print(f"{len(ROOMS)} rooms, {count} imports between {len(found)} pairs, {len(wrong)} upward")
+    high = max(storeys(found).values())
+    print(f"{len(ROOMS)} rooms, {high} storeys, {count} imports between {len(found)} pairs, {len(wrong)} upward")
     return int(bool(wrong))
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 from types import ModuleType
 
-TYPE_CHECKING = False  # as in `typing`, which the commands are to be without until Ctrl-C is minded
+TYPE_CHECKING = False  # as in `typing`, which must not be imported before Ctrl-C is handled
 if TYPE_CHECKING:
     from typing import Any
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from steer.experiments.activations import activations
     from steer.experiments.api import build_recipe, plan, run, run_many, schema, validate
     from steer.experiments.evaluating import evaluate
+    from steer.experiments.examining import check, direction, doctor
     from steer.experiments.importing import import_weights
     from steer.experiments.listing import cp, episodes, ls
     from steer.experiments.looking import ask, attend, attend_all, attribute, component
@@ -46,10 +47,13 @@ _HOMES = {
     "attend_all": "steer.experiments.looking",
     "attribute": "steer.experiments.looking",
     "build_recipe": "steer.experiments.api",
+    "check": "steer.experiments.examining",
     "compare": "steer.experiments.saved",
     "component": "steer.experiments.looking",
     "cp": "steer.experiments.listing",
+    "direction": "steer.experiments.examining",
     "discover": "steer.discover.api",
+    "doctor": "steer.experiments.examining",
     "draw": "steer.experiments.saved",
     "episodes": "steer.experiments.listing",
     "evaluate": "steer.experiments.evaluating",
@@ -82,10 +86,13 @@ __all__ = [
     "attend_all",
     "attribute",
     "build_recipe",
+    "check",
     "compare",
     "component",
     "cp",
+    "direction",
     "discover",
+    "doctor",
     "draw",
     "episodes",
     "evaluate",

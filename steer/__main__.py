@@ -1,7 +1,7 @@
-"""`python -m steer`, and what the console script calls: Ctrl-C is minded from the first line on.
+"""The entry point of `python -m steer` and of the console script. Ctrl-C is handled from the first line on.
 
-The commands take a while to import, and torch takes longer. An exception in the midst of an import may come out as
-another one, or be lost and leave half a module behind; so an interrupt that meets an import ends the process at once.
+The commands take a while to import, and torch takes longer. An exception raised during an import may turn into another
+one, or get lost and leave a half-loaded module. So an interrupt during an import ends the process at once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def main() -> None:
         from steer.commands import app
 
         app(prog_name="steer")
-    except KeyboardInterrupt:  # before a command began; from then on it says itself what is kept
+    except KeyboardInterrupt:  # before a command started; later the command itself says what is kept
         leave()
 
 
@@ -37,7 +37,7 @@ def interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def leave() -> NoReturn:
-    """What `steer.commands` does at an interrupt, without any of Python's own ending."""
+    """Exit as `steer.commands` does after an interrupt, but without Python's own clean-up."""
     try:  # noqa: SIM105  (contextlib may be what is being imported)
         sys.stdout.flush()
     except (OSError, ValueError):

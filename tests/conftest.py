@@ -23,6 +23,7 @@ from typer.testing import CliRunner, Result
 from steer.base.shipped import CHECKPOINTS, DEFAULT, RECORD
 from steer.commands import app
 from steer.engine.engine import Engine
+from steer.models.checkpoint import Checkpoint, load_checkpoint
 from steer.models.plain.config import ModelConfig
 from steer.models.plain.transformer import Transformer, initialise
 from steer.results.circuit import Circuit, Described, write_circuit
@@ -77,6 +78,11 @@ def cast(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def write_roles(folder: Path, roles: dict[str, list[str]]) -> None:
     sha256 = json.loads((folder / RECORD).read_text())["weights_sha256"]
     write_circuit(Circuit(checkpoint=Described(name=folder.name, sha256=sha256), roles=roles), folder)
+
+
+@pytest.fixture(scope="session")
+def tiny() -> Checkpoint:
+    return load_checkpoint("tiny")
 
 
 @pytest.fixture

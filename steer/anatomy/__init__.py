@@ -1,1 +1,1 @@
-"""What a model is made of, by name."""
+"""The parts of a model, by name."""

@@ -1,7 +1,4 @@
-"""The names in a document against a model: every name read, every fault noted with the key it belongs to.
-
-A fault has a key; the loader finds its line and column.
-"""
+"""Names in a document, looked up in a model. A fault is noted with its key; the loader finds its line and column."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ T = TypeVar("T")
 
 @dataclass
 class KeyedNames:
-    """A model's names and the faults noted so far."""
+    """A model's names, and the faults noted so far."""
 
     names: Names
     faults: list[tuple[Key, str]] = field(default_factory=list)
@@ -32,11 +29,11 @@ class KeyedNames:
         return self.names.layout
 
     def fault(self, key: Key, text: str, thing: Any = None) -> None:
-        """Note a fault, at the entry of a list that named the thing, if one is given."""
+        """Note a fault at this key; with a `thing`, at the entry of the key's list that named it."""
         self.faults.append((self.keys.get((key, thing), key), text))
 
     def each(self, key: Key, texts: Iterable[str], read: Callable[[str], list[T]]) -> list[T]:
-        """Read every name of a list, each thing once, noting the names that cannot be read."""
+        """The things that a list of names stands for, each once. Names that cannot be read are noted as faults."""
         found: list[T] = []
         for number, text in enumerate(texts):
             try:
@@ -51,11 +48,11 @@ class KeyedNames:
         return list(dict.fromkeys(found))
 
     def is_single(self, key: Key, thing: Any) -> bool:
-        """Was this very thing named, rather than a glob or a role of several heads that it is part of?"""
+        """Was this thing named by itself, not by a glob or a role of several heads?"""
         return (key, thing) in self.single
 
     def rename(self, key: Key, things: Mapping[Any, Any]) -> None:
-        """Let other things (the sites of named nodes) stand for the entries that named these."""
+        """Other things (the sites of named nodes) count as named by the same entries as these."""
         for old, new in things.items():
             if (key, old) in self.keys:
                 self.keys[key, new] = self.keys[key, old]
@@ -82,7 +79,7 @@ class KeyedNames:
             return None
 
     def sources(self, key: Key, texts: Iterable[str], targets: list[Site]) -> list[Node]:
-        """Nodes that feed these targets directly. A glob means those of its matches that do; a plain name must."""
+        """Nodes that feed these targets directly. A plain name must; of a glob's matches, those that do are taken."""
         return self.each(key, texts, lambda text: self._sources(text, targets))
 
     def _sources(self, text: str, targets: list[Site]) -> list[Node]:
@@ -97,7 +94,7 @@ class KeyedNames:
         return named
 
     def connect(self, key: Key, one: Site, two: Site) -> None:
-        """The next port of a chain reads what the node before it writes."""
+        """Note a fault unless the second port reads what the first one's node writes."""
         if one.node not in self.layout.sources(two):
             self.fault(key, f"{one.node} does not feed {two} directly; {self._direct(two)}")
 
@@ -107,18 +104,18 @@ class KeyedNames:
         return f"its direct sources are {', '.join(kinds) or 'none'}"
 
     def wanted(self, key: Key, found: Sequence[object]) -> None:
-        """`$role:any` without a head must not become an intervention that does nothing."""
+        """Note a fault if nothing was named: `$role:any` without a head must not become an edit of nothing."""
         if not found and not self.faults:
             self.fault(key, "no head of this checkpoint plays these roles")
 
     def link(self, key: Key, text: str) -> Site | None:
-        """One port of a chain: a head by its name, no glob."""
+        """One port of a chain; None (and a fault) if the text does not stand for exactly one."""
         try:
             found = self.names.ports(text)
         except SteerError as error:
             self.faults += [(key, fault) for fault in error.faults]
             return None
         if len(found) > 1:
-            self.fault(key, f"{text!r} stands for {len(found)} ports; a chain's link is one head's")
+            self.fault(key, f"{text!r} stands for {len(found)} ports; a link of a chain is a single port")
         self.wanted(key, found)
         return found[0] if len(found) == 1 else None

@@ -1,8 +1,8 @@
-"""A model's layout: a table of blocks in the order of computation, and every question about data flow derived from it.
+"""A model's layout: a table of blocks in the order of computation. It answers every question about data flow.
 
-A block adds what it writes to a *stream*, the running sum of what was written before; it reads a point of its own
-stream, or another stream as it stands at its end. A stream belongs to a *sequence* of tokens. No architecture is known
-here: a family of models states its table.
+A block adds what it writes to a *stream*, the running sum of what was written before. It reads its own stream at some
+point, or the end of another stream. A stream belongs to a *sequence* of tokens. No architecture is known here: each
+family of models states its own table.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Layout:
     logits: Site
     prompt: str = "prompt"  # the sequence that holds a task's prompt
     answer: str = "answer"  # the sequence that holds what was said so far
-    absent: tuple[tuple[str, str], ...] = ()  # names that other models have, with why this one has not
-    aliases: tuple[tuple[str, str], ...] = ()  # other spellings of names: what matches -> what it stands for
+    absent: tuple[tuple[str, str], ...] = ()  # (name that other models have, why this one does not)
+    aliases: tuple[tuple[str, str], ...] = ()  # other spellings of names: (regular expression, the name it stands for)
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
@@ -101,7 +101,7 @@ class Layout:
         return dict(self.block(port.node).reads)[port.port or INPUT]
 
     def is_sum(self, port: Site) -> bool:
-        """Is what a port reads the plain sum of its sources' writes?"""
+        """Is what a port reads simply the sum of its sources' writes?"""
         return self._stream[self.reads(port)].is_sum
 
     def sources(self, port: Site) -> tuple[Node, ...]:
@@ -110,13 +110,13 @@ class Layout:
         return tuple(node for block in self.blocks[:end] if block.writes == stream for node in block.nodes)
 
     def read_until(self, port: Site) -> int:
-        """How many blocks, in order, may have written into what a port reads."""
+        """The number of blocks, counted from the first, that come before a port reads."""
         if port != self.logits and self.reads(port) == self.block(port.node).writes:
             return self._reading(self._number[port.node])
         return len(self.blocks)
 
     def _reading(self, number: int) -> int:
-        """The number of the block at whose point this one reads."""
+        """The number of the block whose point this one reads: its own, or that of the block beside it."""
         return self._reading(number - 1) if self.blocks[number].beside else number
 
     def inputs(self, node: Node) -> tuple[Site, ...]:
@@ -145,11 +145,11 @@ class Layout:
         return [point for point, its in self.points.items() if its == stream][-1]
 
     def sequence(self, site: Site) -> str:
-        """The sequence of tokens that a site has its values at."""
+        """The sequence of tokens at which a site has its values."""
         return self._stream[self._home(site)].sequence
 
     def _home(self, site: Site) -> str:
-        """The stream whose tokens a site has its values at."""
+        """The stream at whose tokens a site has its values."""
         if site in self.points:
             return self.points[site]
         if site.node in self._number:
@@ -159,11 +159,11 @@ class Layout:
         return next((stream.name for stream in self.streams if stream.read_as == site), self.streams[-1].name)
 
     def holds(self, sequence: str) -> str:
-        """The model's sequence in which one of the task's, the prompt or the answer, is found."""
+        """The model's sequence that contains one of the task's: the prompt, or the answer."""
         return {"prompt": self.prompt, "answer": self.answer}[sequence]
 
     def computed_over(self, site: Site) -> str:
-        """The sequence whose stream a site is computed in, which for keys of another sequence is not their own."""
+        """The sequence of the stream that a site's block writes into. (Keys may have their values at another one.)"""
         block = self.block(site.node).writes if site.node in self._number else self._home(site)
         return self._stream[block].sequence
 
@@ -188,6 +188,14 @@ class Layout:
     def positions(self, port: Site) -> Node | None:
         """The position embedding that a port reads; None where positions enter in another way."""
         return next((node for node in self.sources(port) if self.is_fixed(node)), None)
+
+    def is_rotated(self, port: Site) -> bool:
+        """Is it a query or key that is rotated by its token's position?"""
+        return f"{port.port}-pre" in self.block(port.node).ports
+
+    def is_biased(self, port: Site) -> bool:
+        """Is it a query or key whose position enters as a bias of the scores?"""
+        return port.port in ("q", "k") and "bias" in self.block(port.node).ports
 
     @cached_property
     def flow(self) -> tuple[tuple[Site, tuple[Site, ...]], ...]:
@@ -233,7 +241,7 @@ def _computed(layout: Layout, node: Node) -> Flow:
 
 
 def touched(layout: Layout, edited: Iterable[Site], frozen: Iterable[Site] = ()) -> frozenset[Site]:
-    """Every site whose value may differ from the clean run's when these are edited and those held."""
+    """Every site whose value may differ from the clean run when some sites are edited and others are frozen."""
     held = {carrier(site) for site in frozen}
     found = {carrier(site) for site in edited} - held
     for site, inputs in layout.flow:

@@ -1,4 +1,4 @@
-"""Types of keys that name parts of a model. Each says what its texts stand for: a schema tells where names are."""
+"""Types of keys that name parts of a model. Each type says what its texts name, so a schema shows where names are."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Things: TypeAlias = Literal["nodes", "heads", "sites", "ports", "site"]
 
 @dataclass(frozen=True)
 class Naming:
-    """What the texts of a key stand for; the method of `KeyedNames` that reads them has the same name."""
+    """What the texts of a key name. The method of `KeyedNames` that reads them is called the same."""
 
     things: Things
 
@@ -37,7 +37,7 @@ Chain: TypeAlias = Annotated[tuple[str, ...], Naming("ports")]  # a list even of
 
 
 def naming(field: FieldInfo) -> Naming | None:
-    """What the texts of a field stand for; None if they name no part of a model."""
+    """What the texts of a field name; None if it is not a part of a model."""
     return next((mark for mark in field.metadata if isinstance(mark, Naming)), None)
 
 

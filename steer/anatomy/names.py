@@ -1,10 +1,11 @@
-"""Names against one model: what a text stands for, or an error with the nearest name that the model has."""
+"""Names in one model: the parts that a text stands for, or an error with the nearest name that the model has."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeAlias, TypeVar
 
 from steer.anatomy.layout import Layout
@@ -18,14 +19,14 @@ Roles: TypeAlias = Mapping[str, tuple[Node, ...]]  # role -> the heads that play
 
 @dataclass(frozen=True)
 class Names:
-    """A model's parts by name, and the heads that play a role in one checkpoint."""
+    """A model's parts by name, and which heads play which role in one checkpoint."""
 
     layout: Layout
     roles: Roles = field(default_factory=dict)
     role_words: tuple[str, ...] = ()  # every role that the checkpoint's task knows
 
     def spelled(self, text: str) -> str:
-        """A name as this project spells it, where papers and other tools have another for it."""
+        """A name as this project spells it; papers and other tools may spell it otherwise."""
         for alias, name in self.layout.aliases:
             found = re.fullmatch(alias, text.strip(), re.IGNORECASE)
             if found:
@@ -40,7 +41,7 @@ class Names:
         return SteerError(f"no {kind} named {text!r}: {why}" if why else unknown(kind, text, list(map(str, allowed))))
 
     def nodes(self, text: str) -> list[Node]:
-        """The writers that a name, a role or a glob stands for."""
+        """The nodes that a name, a role or a glob stands for."""
         pattern = self.pattern(text)
         if isinstance(pattern, InRole):
             return self.in_role(pattern)
@@ -100,8 +101,17 @@ class Names:
             )
         return [Site(node, port.lower()) for node in self.heads(head)]
 
+    @cached_property
+    def _in_role(self) -> dict[InRole, list[Node]]:
+        return {}  # what was looked up before
+
     def in_role(self, pattern: InRole) -> list[Node]:
-        """The heads that play a role in this checkpoint, in the form that is asked for."""
+        """The heads that play a role in this checkpoint, in the form that the pattern asks for."""
+        if pattern not in self._in_role:
+            self._in_role[pattern] = self._look_up(pattern)
+        return list(self._in_role[pattern])
+
+    def _look_up(self, pattern: InRole) -> list[Node]:
         role, form, heads = pattern.role, pattern.form, self.roles.get(pattern.role, ())
         if role not in self.role_words:
             raise SteerError(unknown("role", f"${role}", [f"${name}" for name in self.role_words]))
@@ -120,16 +130,14 @@ class Names:
         known = ", ".join(f"${role}" for role, heads in self.roles.items() if heads)
         if known:
             return f"this checkpoint has no head for the role ${pattern.role}; it has {known}"
-        return (
-            f"{pattern.text!r}: no role of this checkpoint is known (`steer discover` finds them, where there are any)"
-        )
+        return f"{pattern.text!r}: no roles of this checkpoint are known (`steer discover` looks for them)"
 
     def plays(self, head: Node) -> list[str]:
-        """The roles of a head."""
+        """The roles that a head plays."""
         return [role for role, heads in self.roles.items() if head in heads]
 
 
 def _one(found: Sequence[T], text: str, what: str) -> T:
     if len(found) != 1:
-        raise SteerError(f"{text!r} stands for {len(found)} {what}; one is wanted")
+        raise SteerError(f"{text!r} stands for {len(found)} {what}; exactly one is needed")
     return found[0]

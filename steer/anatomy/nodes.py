@@ -1,7 +1,7 @@
 """Nodes and sites: the parts of a model by name, and the places whose values can be read and edited.
 
-`enc-self-0.5`, `dec-cross-1.5.k`, `enc-mlp-1`, `enc.pos`, `logits`: parse and print are inverses. Which of them a model
-has is its layout's to say.
+`enc-self-0.5`, `dec-cross-1.5.k`, `enc-mlp-1`, `enc.pos`, `logits`: parsing and printing are inverse to each other. A
+model's layout says which of them it has.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias, get_args
 Port: TypeAlias = Literal["q", "k", "v", "scores", "pattern", "z", "out"]
 PORTS: tuple[Port, ...] = get_args(Port)
 INPUT_PORTS: tuple[Port, ...] = ("q", "k", "v")  # what a head reads, and so what a path can be patched into
-BETWEEN_TOKENS = ("bias", "scores", "pattern")  # from each token to each, not one vector a token
+BETWEEN_TOKENS = ("bias", "scores", "pattern")  # a number for each pair of tokens, not a vector for each token
 BEFORE_ROTATION = {"q-pre": "q", "k-pre": "k"}  # ports of models that rotate queries and keys by their positions
 NUMBERED = re.compile(r"(?P<kind>.+)-(?P<layer>\d+)(?:\.(?P<head>\d+))?")
 

@@ -1,4 +1,4 @@
-"""What a user may write for parts of a model: a name, a glob (`enc-self-*.*`), or a role (`$output`)."""
+"""How users name parts of a model: by a name, a glob (`enc-self-*.*`) or a role (`$output`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FORMS = ("all", "any", "block")
 
 @dataclass(frozen=True)
 class Named:
-    """One thing by its name, in any case."""
+    """One thing by its name; upper and lower case are the same."""
 
     text: str
 
@@ -25,7 +25,7 @@ class Glob:
 
 @dataclass(frozen=True)
 class InRole:
-    """`$output`: the head that leads in this role. `$output:all`: all that play it. `$output:any`: if any.
+    """`$output`: the lead head of this role. `$output:all`: all its heads. `$output:any`: all, if any.
 
     `$output:block`: every head of the block that the lead is in. A port may follow: `$output:all.k`.
     """
@@ -53,6 +53,6 @@ def matches(pattern: Named | Glob, name: str) -> bool:
 
 
 def is_single(text: str) -> bool:
-    """Does it name one thing, rather than a glob or the heads of a role together?"""
+    """Does this text name one thing, not a glob or all heads of a role?"""
     pattern = parse_pattern(text)
     return isinstance(pattern, Named) or (isinstance(pattern, InRole) and not pattern.form)

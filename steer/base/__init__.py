@@ -1,1 +1,1 @@
-"""Small things that every room needs: errors, files, placed YAML, shipped paths, versions."""
+"""Small things that every room needs: errors, files, YAML with line numbers, paths of shipped files, the version."""

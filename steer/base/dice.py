@@ -1,7 +1,7 @@
 """Seeded choices.
 
-Only `random.Random.random` is used: the one method whose stream Python promises to keep, so that a seed gives the same
-bytes on every machine and version.
+Only `random.Random.random` is used: the one method whose sequence Python promises to keep. So a seed gives the same
+choices on every machine and with every version.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Range = tuple[int, int]  # both ends included
 
 
 class Dice:
-    """Seeded choices with a stream that never changes."""
+    """Choices that depend on the seed alone."""
 
     def __init__(self, *seed: int | str) -> None:
         self._random = random.Random(":".join(map(str, seed))).random

@@ -1,4 +1,4 @@
-"""Files read and written whole or not at all."""
+"""Files, read and written whole or not at all."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def open_file(path: Path, kind: type[SteerError] = SteerError) -> Iterator[Binar
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             os.close(handle)
-            raise OSError(0, "it is no regular file")
+            raise OSError(0, "not a regular file")
         with os.fdopen(handle, "rb") as file:
             yield file
     except (OSError, ValueError) as error:  # ValueError: no file can have such a name
@@ -28,7 +28,7 @@ def open_file(path: Path, kind: type[SteerError] = SteerError) -> Iterator[Binar
 
 
 def read_file(path: Path, most: int, kind: type[SteerError] = SteerError) -> bytes:
-    """All of a regular file, which must not be larger than files of its sort are."""
+    """The bytes of a regular file; an error if there are more than `most`."""
     with open_file(path, kind) as file:
         if os.fstat(file.fileno()).st_size > most:
             raise kind(f"{path}: larger than {most // 1000:,} kB, which no file of this kind needs")
@@ -63,7 +63,7 @@ def write_atomically(path: Path, content: bytes | str) -> None:
 
 
 def is_there(name: Path | str) -> bool:
-    """Is there a file or folder of this name? (A text far too long for a name is none, and no error.)"""
+    """Does a file or folder of this name exist? An overlong name counts as missing; it does not raise."""
     try:
         return Path(name).exists()
     except (OSError, ValueError):
@@ -71,14 +71,14 @@ def is_there(name: Path | str) -> bool:
 
 
 def check_folder(path: Path) -> None:
-    """Can there be a folder of this name? Asked before long work whose result goes there; makes nothing."""
+    """Raise unless this folder exists or can be made. Makes nothing: a check before long work that ends there."""
     there = path
     while not is_there(there) and there != there.parent:
         there = there.parent
     if not there.is_dir():
         raise SteerError(f"cannot make the folder {path}: {there} is a file")
     if not os.access(there, os.W_OK | os.X_OK):
-        raise SteerError(f"cannot make the folder {path}: {there} may not be written to")
+        raise SteerError(f"cannot make the folder {path}: {there} is not writable")
 
 
 def make_folder(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Which keys a schema allows at a place: what a message on an unknown key offers instead."""
+"""Which keys a schema allows at a place, so that a message about an unknown key can offer them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a maintainer wants to see: `steer --debug …`, or the logger "steer" from Python.
+"""Logging for maintainers: `steer --debug …`, or the logger "steer" from Python.
 
-The choice is kept in the environment, so that the processes of `--jobs` follow it.
+The switch is an environment variable, so that the processes of `--jobs` follow it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import traceback
 
 LOG = logging.getLogger("steer")
 SWITCH = "STEER_DEBUG"
-BUG = "a bug of steer's, not of the input; please report it with the lines above"
+BUG = "this is a bug in steer, not a fault of the input: please report it with the lines above"
 
 
 def is_debugging() -> bool:
@@ -24,7 +24,7 @@ def start_debugging() -> None:
 
 
 def follow_debugging() -> None:
-    """Log to the terminal if this process, or the one that started it, was asked to."""
+    """Log to the terminal if this process, or the one that started it, has the switch on."""
     if is_debugging() and not LOG.handlers:
         handler = logging.StreamHandler()
         handler.setFormatter(logging.Formatter("%(relativeCreated)7d ms  %(module)s: %(message)s"))

@@ -1,6 +1,6 @@
 """Things by name: those that come with the package, and those that installed packages offer.
 
-A name stands for `module:object`, which is imported when it is first asked for. Other packages offer theirs by an entry
+A name stands for `module:object`, which is imported when the name is first used. Other packages add theirs by an entry
 point of the registry's group:
 
     [project.entry-points."steer.tasks"]
@@ -28,7 +28,7 @@ class Registry(Generic[T]):
 
     @cached_property
     def places(self) -> Mapping[str, str]:
-        """Where each name's object is: `module:object`. Two of one name are a fault."""
+        """Name -> `module:object`. Two objects of one name are a fault."""
         offered = entry_points(group=self.group)
         named = [*self.shipped.items(), *((point.name, point.value) for point in offered)]
         twice = sorted({name for name, place in named for other in named if other[0] == name and other[1] != place})

@@ -1,4 +1,4 @@
-"""Where the files that come with the package lie. No torch here: listing them must be quick."""
+"""Paths of the files that come with the package. No torch here: listing them must be quick."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from steer.base.files import is_there
 
 PACKAGE = Path(__file__).parents[1]
 CHECKPOINTS, PRESETS = PACKAGE / "models" / "shipped", PACKAGE / "models" / "training" / "presets"
-# In a checkout the recipes stand at the top, where people look for them; in a wheel they are part of the package.
+# In a checkout the recipes are at the top level, where people look for them; in a wheel they are in the package.
 RECIPES = next(folder for folder in (PACKAGE / "recipes", PACKAGE.parent / "recipes") if folder.is_dir())
 RECORD = "checkpoint.json"
 DEFAULT = "seed1"  # the checkpoint that commands take when none is named

@@ -1,8 +1,8 @@
-"""YAML files read safely and held to a schema, with every fault placed.
+"""YAML files, read safely and checked against a schema; every fault has its place.
 
 `read` loads a file into plain data and remembers where each value stands; `override` applies `key=value` arguments;
-`check` holds the data to a pydantic model. All faults of a file are gathered and raised as one `ConfigError`, each
-with file, line and column, what was found, and the nearest valid name.
+`check` validates the data by a pydantic model. All faults of a file are gathered and raised as one `ConfigError`, each
+with file, line and column, the value at fault, and the nearest valid name.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from steer.base.errors import ConfigError, nearest, unknown
+from steer.base.errors import ConfigError, Fault, dotted, nearest, unknown
 from steer.base.files import read_text
 from steer.base.keys import Key, Loc, keys_at
 
 MAX_BYTES = 1_000_000
 MAX_NODES = 20_000  # of the expanded document: stops anchors that multiply
 MAX_DEPTH = 30
-SHOWN = 60  # letters of a value that are told in a message
-MAX_NUMBER = 2**63  # no whole number of ours is larger
+SHOWN = 60  # characters of a value that a message shows
+MAX_NUMBER = 2**63  # integers in a file must be smaller
 
 
 class Strict(BaseModel):
-    """What every schema of ours is: closed, unchangeable, finite."""
+    """Base of all schemas: no extra keys, immutable, no NaN."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 @dataclass
 class Document:
-    """Plain data, its name for messages, and where each value of it stands in the file."""
+    """The data of a file, the name that messages give it, and where each value stands."""
 
     name: str
     data: Any
@@ -83,11 +83,11 @@ def parse(text: str, name: str) -> Document:
 
 
 class _Reader:
-    """Turns YAML nodes into plain data, noting places and refusing what a plain YAML loader lets pass."""
+    """Turns YAML nodes into plain data. Notes places; refuses keys given twice, which a plain YAML loader accepts."""
 
     def __init__(self, loader: yaml.SafeLoader, document: Document) -> None:
         self.loader, self.document = loader, document
-        self.faults: list[str] = []
+        self.faults: list[Fault] = []
         self.nodes = 0
 
     def value(self, node: yaml.Node, loc: Loc) -> Any:
@@ -95,7 +95,7 @@ class _Reader:
         if self.nodes > MAX_NODES:
             raise ConfigError(f"{self.document.name}: expands to more than {MAX_NODES} values (anchors that multiply?)")
         if len(loc) > MAX_DEPTH:
-            raise ConfigError(f"{self.at(node)}: nested too deeply (an anchor that holds itself?)")
+            raise ConfigError(f"{self.at(node)}: nested too deeply (an anchor that contains itself?)")
         self.document.places[loc] = self.at(node)
         if isinstance(node, yaml.MappingNode):
             return self.mapping(node, loc)
@@ -103,8 +103,9 @@ class _Reader:
             return [self.value(child, (*loc, index)) for index, child in enumerate(node.value)]
         try:
             return self.loader.construct_object(node)
-        except ValueError:  # a date that is none, or more digits than Python reads
-            self.faults.append(f"{self.at(node)}: not valid YAML: {_cut(node.value)} is no date or number")
+        except ValueError:  # an invalid date, or more digits than Python reads
+            text = f"not valid YAML: {_cut(node.value)} is not a valid date or number"
+            self.faults.append(Fault(self.at(node), loc, text))
             return None
 
     def mapping(self, node: yaml.MappingNode, loc: Loc) -> dict[str, Any]:
@@ -112,9 +113,9 @@ class _Reader:
         for key_node, value_node in node.value:
             key = key_node.value if isinstance(key_node, yaml.ScalarNode) else None
             if key is None:
-                self.faults.append(f"{self.at(key_node)}: a key must be a plain word")
+                self.faults.append(Fault(self.at(key_node), loc, "a key must be a plain word"))
             elif key in found:
-                self.faults.append(f"{self.at(key_node)}: the key {key!r} stands here twice")
+                self.faults.append(Fault(self.at(key_node), (*loc, key), f"the key {key!r} stands here twice"))
             else:
                 found[key] = self.value(value_node, (*loc, key))
                 self.document.keys[(*loc, key)] = self.at(key_node)
@@ -172,7 +173,7 @@ def _put(document: Document, path: list[str], value: Any, change: str) -> None:
         loc = (*loc, key)
         if last:
             here[key] = value
-            for known in (document.places, document.keys):  # what stood there before, and inside it, is gone
+            for known in (document.places, document.keys):  # forget the places of the old value and of all inside it
                 for stale in [k for k in known if k[: len(loc)] == loc]:
                     del known[stale]
             document.places[loc] = document.keys[loc] = repr(change)
@@ -185,30 +186,26 @@ def _put(document: Document, path: list[str], value: Any, change: str) -> None:
 
 
 def check(document: Document, schema: type[M]) -> M:
-    """The document as an instance of its schema, or an error with every fault and its place."""
+    """The document as an instance of its schema; raises one error with all faults and their places."""
     return check_as(document, TypeAdapter(schema), schema)
 
 
 def check_as(document: Document, adapter: TypeAdapter[T], schema: Any) -> T:
     """The same for a schema that is not a class, such as a union."""
     if strange := list(_strange(document.data, ())):
-        raise ConfigError(*(f"{document.place(loc)}: {'.'.join(map(str, loc))}: {text}" for loc, text in strange))
+        raise ConfigError(*(Fault(document.place(loc), loc, f"{dotted(loc)}: {text}") for loc, text in strange))
     try:
         made = adapter.validate_python(document.data)
     except ValidationError as error:
         raise ConfigError(*(_fault(document, schema, detail) for detail in error.errors())) from error
     if taken := list(_taken_for_numbers(document.data, made, ())):
-        raise ConfigError(
-            *(
-                f"{document.place(loc)}: {'.'.join(map(str, loc))}: should be a number (found {value})"
-                for loc, value in taken
-            )
-        )
+        texts = {loc: f"{dotted(loc)}: should be a number (found {value})" for loc, value in taken}
+        raise ConfigError(*(Fault(document.place(loc), loc, text) for loc, text in texts.items()))
     return made
 
 
 def _strange(data: Any, loc: Loc) -> Iterator[tuple[Loc, str]]:
-    """Values that no schema asks about and that no file or picture can show: each with what is wrong with it."""
+    """Values that cannot be written or drawn, whatever the schema says: (key, what is wrong)."""
     if isinstance(data, dict | list):
         for key, value in data.items() if isinstance(data, dict) else enumerate(data):
             yield from _strange(value, (*loc, key))
@@ -217,7 +214,7 @@ def _strange(data: Any, loc: Loc) -> Iterator[tuple[Loc, str]]:
         if signs:
             yield loc, f"holds {', '.join(map(ascii, signs[:5]))}, which cannot be shown"
     elif isinstance(data, int) and abs(data) >= MAX_NUMBER:
-        yield loc, "a whole number so large is used nowhere"
+        yield loc, "the number is too large"
 
 
 def _cut(value: object) -> str:
@@ -226,12 +223,12 @@ def _cut(value: object) -> str:
 
 
 def _taken_for_numbers(data: Any, made: Any, loc: Loc) -> Iterator[tuple[Loc, bool]]:
-    """Each true or false of the file that pydantic has read as 1 or 0: `count: yes` would be one episode."""
+    """Every true or false that pydantic has read as 1 or 0: `count: yes` would mean one episode."""
     if isinstance(data, bool) and not isinstance(made, bool):
         yield loc, data
     elif isinstance(data, dict):
         for key, value in data.items():
-            if isinstance(made, dict) or hasattr(made, key):  # or it was made into something else
+            if isinstance(made, dict) or hasattr(made, key):  # otherwise it became something else
                 yield from _taken_for_numbers(
                     value, made[key] if isinstance(made, dict) else getattr(made, key), (*loc, key)
                 )
@@ -240,12 +237,13 @@ def _taken_for_numbers(data: Any, made: Any, loc: Loc) -> Iterator[tuple[Loc, bo
             yield from _taken_for_numbers(value, made[index], (*loc, index))
 
 
-def _fault(document: Document, schema: Any, detail: ErrorDetails) -> str:
+def _fault(document: Document, schema: Any, detail: ErrorDetails) -> Fault:
+    """What pydantic found, with its place in the file and the nearest valid name."""
     loc = _path(document.data, detail["loc"])
-    place, where = document.place(loc), ".".join(map(str, loc))
+    place, where = document.place(loc), dotted(loc)
     if detail["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         allowed = _allowed(str(loc[-1]), keys_at(schema, detail["loc"][:-1]))
-        return f"{document.keys.get(loc, place)}: unknown key {where!r}; {allowed}"
+        return Fault(document.keys.get(loc, place), loc, f"unknown key {where!r}; {allowed}")
     if detail["type"].startswith("union_tag"):
         return _tag_fault(document, loc, detail)
     message = detail["msg"].removeprefix("Value error, ").replace("tuple", "list")
@@ -253,22 +251,22 @@ def _fault(document: Document, schema: Any, detail: ErrorDetails) -> str:
     found = (
         "" if detail["type"] == "missing" or isinstance(detail["input"], dict) else f" (found {_cut(detail['input'])})"
     )
-    return f"{place}: {where or 'file'}: {message[:1].lower()}{message[1:]}{found}"
+    return Fault(place, loc, f"{where or 'file'}: {message[:1].lower()}{message[1:]}{found}")
 
 
-def _tag_fault(document: Document, loc: Loc, detail: ErrorDetails) -> str:
-    """A choice among kinds that was not made, or not well."""
+def _tag_fault(document: Document, loc: Loc, detail: ErrorDetails) -> Fault:
+    """The key that chooses among several kinds is missing, or names none of them."""
     context = detail.get("ctx", {})
     key = str(context["discriminator"]).strip("'")
-    where = ".".join(map(str, (*loc, key)))
+    chooses = (*loc, key)
     if "tag" not in context:
-        return f"{document.place(loc)}: {where}: is missing"
+        return Fault(document.place(loc), chooses, f"{dotted(chooses)}: is missing")
     choices = [word.strip(" '") for word in context["expected_tags"].split(",")]
-    return f"{document.place((*loc, key))}: {where}: {unknown(key, context['tag'], choices)}"
+    return Fault(document.place(chooses), chooses, f"{dotted(chooses)}: {unknown(key, context['tag'], choices)}")
 
 
 def _path(data: Any, loc: Loc) -> Loc:
-    """A fault's place in the file: pydantic's own, without the names of union members that it passes through."""
+    """The key of a fault in the file: pydantic's, without the names of the union members on the way."""
     path: Loc = ()
     for number, key in enumerate(loc):
         held = dict(enumerate(data)) if isinstance(data, list) else data

@@ -19,8 +19,11 @@ from steer.base.version import __version__
 from steer.commands.ask import ask
 from steer.commands.attend import attend
 from steer.commands.attribute import attribute
+from steer.commands.check import check
 from steer.commands.cp import cp
+from steer.commands.direction import direction
 from steer.commands.discover import discover
+from steer.commands.doctor import doctor
 from steer.commands.draw import draw
 from steer.commands.episodes import episodes
 from steer.commands.eval import evaluate
@@ -36,14 +39,16 @@ from steer.commands.train import train
 
 
 class Group(TyperGroup):
-    """Turns an input's fault, or the machine's, into its message and exit code 2."""
+    """Turns a fault of the input, or of the machine, into a message and exit code 2."""
 
     def main(self, *arguments: Any, **options: Any) -> Any:
         if isinstance(sys.stdout, TextIOWrapper):
-            sys.stdout.reconfigure(errors="backslashreplace")  # a terminal may lack a sign; that is no reason to fail
+            sys.stdout.reconfigure(errors="backslashreplace")  # a terminal may lack a character: no reason to fail
         try:
             return super().main(*arguments, **options)
         except OSError as error:  # the disk is full, or may not be read
+            if is_debugging():
+                typer.echo(traceback_of(error), err=True)
             place = f"{error.filename}: " if error.filename else ""
             typer.echo(f"error: {place}{error.strerror or error}", err=True)
             _leave(2)
@@ -72,13 +77,13 @@ class Group(TyperGroup):
             _leave(0)
 
     def interrupted(self, error: KeyboardInterrupt) -> NoReturn:
-        """A command that keeps something says what."""
+        """Print that the command was interrupted and, if it says so, what is kept."""
         typer.echo("; ".join(("interrupted", *map(str, error.args))), err=True)
         raise typer.Exit(130) from error
 
 
 def _leave(code: int) -> NoReturn:
-    """Exit, and let go what cannot be written: Python would try once more on its way out, and complain."""
+    """Exit, and discard output that cannot be written: Python would try again on exit, and complain."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -133,10 +138,13 @@ for command in (
     plan,
     validate,
     schema,
+    check,
     attribute,
     attend,
     discover,
+    direction,
     ask,
+    doctor,
     ls,
     cp,
     migrate,

@@ -8,6 +8,7 @@ import typer
 
 from steer.base.shipped import DEFAULT
 from steer.commands.options import CheckpointOption, DeviceOption, FormatOption, JsonOption, OutOption, PromptOption
+from steer.commands.subjects import TaskOption
 
 if TYPE_CHECKING:
     from steer.experiments.ask import SteeredAnswer
@@ -17,19 +18,20 @@ def ask(
     prompt: PromptOption = None,
     episode: Annotated[int | None, typer.Option(help="Number of a test episode (default: one that fits).")] = None,
     swap: Annotated[
-        tuple[str, str] | None, typer.Option(help="The question's two symbols: exchange their positions.")
+        tuple[str, str] | None, typer.Option(help="The two tokens of the prompt whose positions are exchanged.")
     ] = None,
     change: Annotated[
         str | None, typer.Option(help="The variable to change (default: the one that exchanged positions change).")
     ] = None,
     sites: Annotated[list[str] | None, typer.Option("--at", help="Where, instead of the circuit's own sites.")] = None,
     checkpoint: CheckpointOption = DEFAULT,
+    task: TaskOption = None,
     out: OutOption = None,
     device: DeviceOption = "cpu",
     formats: FormatOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Ask the model, predict what it would say if one variable were different, make it so, and compare."""
+    """Ask the model, predict its answer with one variable changed, steer the model to it, and compare."""
     from dataclasses import asdict
     from hashlib import sha256
     from json import dumps
@@ -44,17 +46,22 @@ def ask(
     look = look_of(formats or ())
     use_one_thread()
     answer = ask_model(
-        prompt, episode=episode, swap=swap, change=change, sites=sites or (), checkpoint=checkpoint, device=device
-    )
+        prompt, episode=episode, swap=swap, change=change, sites=sites or (), checkpoint=checkpoint, task=task,
+        device=device,
+    )  # fmt: skip
     content = sha256("\n".join((answer.prompt, answer.variable, *answer.sites)).encode()).hexdigest()
     folder = out or results_folder("ask", checkpoint, content[:8])
     make_folder(folder)
-    text = dumps(asdict(answer) | {"picture": str(folder / "ask.png")}, indent=1)
+    before, after = answer.before, answer.after
+    drawn = {} if before is None else {"picture": str(folder / "ask.png")}
+    text = dumps(asdict(answer) | drawn, indent=1)
     write_atomically(folder / "ask.json", text + "\n")
 
     from steer.drawing.figures.pattern import draw_before_after
 
-    picture = draw_or_warn(lambda: draw_before_after(answer.before, answer.after, folder, "ask", look), "ask")
+    picture = None
+    if before is not None and after is not None:
+        picture = draw_or_warn(lambda: draw_before_after(before, after, folder, "ask", look), "ask")
     if json:
         typer.echo(text)
         return
@@ -64,6 +71,8 @@ def ask(
 def answer_text(answer: SteeredAnswer) -> str:
     from steer.drawing.tables import pairs, pattern_table, render
 
+    if answer.before is None or answer.after is None:
+        return render(pairs(answer.lines))
     before, after = f"{answer.before.head} before", f"{answer.after.head} after"
     patterns = ("", before, pattern_table(answer.before), "", after, pattern_table(answer.after))
     return render(pairs(answer.lines), *patterns)

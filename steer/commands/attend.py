@@ -17,6 +17,7 @@ from steer.commands.options import (
     OutOption,
     PromptOption,
 )
+from steer.commands.subjects import TaskOption
 
 if TYPE_CHECKING:
     from steer.results.details import Pattern
@@ -33,6 +34,7 @@ def attend(
     checkpoint: CheckpointOption = DEFAULT,
     episode: EpisodeOption = None,
     prompt: PromptOption = None,
+    task: TaskOption = None,
     out: OutOption = None,
     device: DeviceOption = "cpu",
     formats: FormatOption = None,
@@ -53,7 +55,10 @@ def attend(
 
     if head is None and not everything:
         raise SteerError("which head? give --head dec-cross-1.4 or a role ('$output'), or --all for every head")
-    look, chosen = look_of(formats or ()), {"episode": episode, "checkpoint": checkpoint, "device": device}
+    look, chosen = (
+        look_of(formats or ()),
+        {"episode": episode, "checkpoint": checkpoint, "task": task, "device": device},
+    )
     use_one_thread()
     if everything:
         patterns = looking.attend_all(prompt, heads=head or "*", **chosen)  # type: ignore[arg-type]
@@ -81,11 +86,9 @@ def attend(
 
 
 def _print(patterns: list[Pattern], everything: bool, checkpoint: str) -> None:
-    from steer.base.shipped import locate
     from steer.drawing.tables import pattern_text, sheet_text
-    from steer.models.record import read_record
+    from steer.experiments.folders import numbering_of
 
-    numbering = read_record(locate(checkpoint)).numbering
-    if numbering:
+    if numbering := numbering_of(checkpoint):
         typer.echo(numbering)
     typer.echo(sheet_text(patterns) if everything else pattern_text(patterns[0]))

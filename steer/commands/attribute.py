@@ -1,4 +1,4 @@
-"""`steer attribute`: who writes the answer."""
+"""`steer attribute`: which components write the answer."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from steer.commands.options import (
     PromptOption,
     QuietOption,
 )
+from steer.commands.subjects import TaskOption
 
 if TYPE_CHECKING:
     from steer.drawing.look import Look
@@ -34,13 +35,14 @@ def attribute(
     episodes: Annotated[int, typer.Option(min=1, max=2_000, help="How many test episodes.")] = 2_000,
     episode: EpisodeOption = None,
     prompt: PromptOption = None,
+    task: TaskOption = None,
     out: OutOption = None,
     device: DeviceOption = "cpu",
     formats: FormatOption = None,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Logit attribution of every decoder component, or (--head) one component's page."""
+    """Logit attribution of every component that the logits read, or (--head) one component's page."""
     from steer.base.errors import SteerError
     from steer.commands.threads import use_one_thread
     from steer.drawing.look import look_of
@@ -50,7 +52,7 @@ def attribute(
     if head is None:
         if episode is not None or prompt is not None:
             raise SteerError("--episode and --prompt show one head's attention: give --head as well")
-        _everything(checkpoint, episodes, out or Path("results"), device, formats, json, quiet)
+        _everything(checkpoint, task, episodes, out or Path("results"), device, formats, json, quiet)
         return
     from steer.experiments.folders import results_folder
     from steer.experiments.looking import attend, component
@@ -58,14 +60,15 @@ def attribute(
 
     look, nodes, pattern = look_of(formats or ()), names_of(checkpoint).nodes(head), None
     if len(nodes) == 1 and nodes[0].is_head:  # first: a prompt that cannot be read is answered before the long work
-        pattern = attend(str(nodes[0]), prompt, episode=episode, checkpoint=checkpoint, device=device)
-    page = component(head, checkpoint, episodes=episodes, device=device)
+        pattern = attend(str(nodes[0]), prompt, episode=episode, checkpoint=checkpoint, task=task, device=device)
+    page = component(head, checkpoint, episodes=episodes, task=task, device=device)
     _show(page, pattern, out or results_folder("attribute", checkpoint, page.component), look, json)
 
 
 def _everything(
-    checkpoint: str, episodes: int, out: Path, device: str, formats: list[str] | None, json: bool, quiet: bool
-) -> None:
+    checkpoint: str, task: Path | None, episodes: int, out: Path, device: str, formats: list[str] | None, json: bool,
+    quiet: bool,
+) -> None:  # fmt: skip
     from json import dumps
 
     from steer.commands.run import run
@@ -73,7 +76,8 @@ def _everything(
 
     # The name is quoted so that one like 007 is not read as a number.
     changes = [f"checkpoint={dumps(checkpoint)}", f"episodes.count={episodes}"]
-    run([ATTRIBUTION, *changes], out=out, device=device, formats=formats, json=json, quiet=quiet)
+    brought = [] if task is None else [f"task={dumps(str(task.resolve()))}"]
+    run([ATTRIBUTION, *changes, *brought], out=out, device=device, formats=formats, json=json, quiet=quiet)
 
 
 def _show(page: Page, pattern: Pattern | None, folder: Path, look: Look, json: bool) -> None:

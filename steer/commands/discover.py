@@ -1,4 +1,4 @@
-"""`steer discover`: the circuit of a checkpoint, searched and verified without help."""
+"""`steer discover`: search and check the circuit of a checkpoint, automatically."""
 
 from __future__ import annotations
 
@@ -27,10 +27,12 @@ def discover(
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All shipped checkpoints that do the task.")] = False,
     episodes: Annotated[int, typer.Option(min=20, max=500, help="Episodes of each kind to search on.")] = 250,
-    threshold: Annotated[float, typer.Option(min=0.01, max=0.9, help="Least effect of a path, of the scale.")] = 0.1,
+    threshold: Annotated[
+        float, typer.Option(min=0.01, max=0.9, help="Smallest effect of a path, as a share of the scale.")
+    ] = 0.1,
     out: OutOption = None,
     device: DeviceOption = "cpu",
-    force: Annotated[bool, typer.Option("--force", help="Search again what is already known.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Search again, even if the circuit is saved.")] = False,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -50,7 +52,9 @@ def discover(
     names = checkpoint or (capable() if everything else [DEFAULT])
     folders = {name: results_folder("discover", name, within=out or Path("results")) for name in names}  # all there?
     if len(set(folders.values())) < len(folders):
-        raise SteerError("two of these checkpoints have the same name, and so the same results folder: ask one by one")
+        raise SteerError(
+            "two of these checkpoints have the same name, and so the same results folder: give them one by one"
+        )
     settings = SearchSettings(episodes=episodes, threshold=threshold)
     discoveries: dict[str, Discovery] = {}
     for name, folder in folders.items():
@@ -70,7 +74,7 @@ def discover(
         typer.echo("\n" + compare(circuits))
     for name, one in discoveries.items():
         state = " (already known; --force searches again)" if one.known else ""
-        state += "\nrecipes go by the circuit beside the weights, which has other roles" if one.differs else ""
+        state += "\nrecipes use the circuit in the checkpoint's folder, which has other roles" if one.differs else ""
         typer.echo(f"\n{name}: {folders[name] / CIRCUIT}{state}")
         if one.circuit.members and not one.undrawn:
             typer.echo(f"picture: {folders[name] / 'circuit.png'}")

@@ -1,4 +1,4 @@
-"""`steer draw`: a figure again from a saved result, without a model."""
+"""`steer draw`: draw the figures of a saved result again, without a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`steer episodes`: look at the task."""
+"""`steer episodes`: print examples of the task."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def episodes(
     task: Annotated[str, typer.Option(help="Of which task.")] = DEFAULT_TASK,
     json: JsonOption = False,
 ) -> None:
-    """Print episodes, with the variables that the task's program finds on the way to the answer."""
+    """Print episodes, with the variables of the task's program on the way to the answer."""
     from json import dumps
 
     from steer.experiments.listing import episodes as drawn

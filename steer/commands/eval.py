@@ -19,7 +19,7 @@ def evaluate(
     checkpoint: CheckpointOption = DEFAULT,
     split: SplitOption = "test",
     episodes: Annotated[
-        Path | None, typer.Option(help="A folder of episode files instead of a split, where the task reads such.")
+        Path | None, typer.Option(help="A folder of episode files instead of a split, if the task can read such files.")
     ] = None,
     out: OutOption = None,
     device: DeviceOption = "cpu",

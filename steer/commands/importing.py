@@ -64,11 +64,12 @@ def _report(record: Record, out: Path, json: bool) -> None:
     if json:
         typer.echo(dumps({"checkpoint": str(out), **imported.model_dump(), "sha256": record.weights_sha256}, indent=1))
         return
-    known = f"it is the authors' {imported.known_as}" if imported.known_as else "it is none of the authors' two files"
-    layers = f"{config.encoder_layers}+{config.decoder_layers} layers, {config.heads} heads of {config.d_head}"
+    known = (
+        f"it is the authors' {imported.known_as}" if imported.known_as else "it is not one of the authors' two files"
+    )
     typer.echo(
         render(
-            f"{imported.file}: {layers}, {config.vocabulary} tokens, {config.answer_tokens} of them in answers; "
+            f"{imported.file}: {config.size}, {config.vocabulary} tokens, {config.answer_tokens} of them in answers; "
             f"task {record.task}",
             f"git blob {imported.blob}: {known}", f"checkpoint: {out}",
         )

@@ -1,4 +1,4 @@
-"""`steer ls`: what is shipped."""
+"""`steer ls`: list the shipped files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`steer migrate`: files of an earlier format, rewritten in today's."""
+"""`steer migrate`: rewrite files of an earlier format in today's."""
 
 from __future__ import annotations
 

@@ -14,11 +14,15 @@ CheckpointOption = Annotated[
     typer.Option(
         "--checkpoint",
         "-c",
-        help="A shipped checkpoint by name (see `steer ls`), or a folder.",
+        help="A shipped checkpoint (see `steer ls`), a folder, or hf:NAME.",
         autocompletion=complete_checkpoint,
     ),
 ]
 DeviceOption = Annotated[str, typer.Option(help="Where to compute: cpu, cuda, cuda:1.")]
+DtypeOption = Annotated[str, typer.Option(help="float32, float64 or bfloat16.")]
+MemoryOption = Annotated[
+    str, typer.Option(help="What a run may take beside the weights: 8G, 500M. Batches are as large as fits.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
 OutOption = Annotated[Path | None, typer.Option("--out", "-o", help="Folder to write to.")]
@@ -31,5 +35,5 @@ FormatOption = Annotated[
         autocompletion=complete_format,
     ),
 ]
-EpisodeOption = Annotated[int | None, typer.Option(help="Number of a test episode (default 0).")]
+EpisodeOption = Annotated[int | None, typer.Option(help="Number of a test episode, or of a line of --task, from 0.")]
 PromptOption = Annotated[str | None, typer.Option(help='Your own: "B S A | A = red | B = blue | A S B = blue red".')]

@@ -1,4 +1,4 @@
-"""Pictures come after the numbers: one that fails is a warning."""
+"""Pictures come after the numbers: a picture that fails is a warning, not an error."""
 
 from __future__ import annotations
 

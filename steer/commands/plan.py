@@ -1,4 +1,4 @@
-"""`steer plan`, `steer validate`, `steer schema`: what a recipe means, before anything runs."""
+"""`steer plan`, `steer validate`, `steer schema`: show and check what a recipe would do, without running it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One progress bar with an estimate of what remains; silent when quiet or when nobody watches."""
+"""A progress bar with the time that remains; nothing with --quiet or outside a terminal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rich.progress import (
 
 @contextmanager
 def bar(title: str, total: float, quiet: bool = False, unit: str = "") -> Iterator[Callable[[float, str], None]]:
-    """Gives a function (done so far, a word on the state) that moves the bar."""
+    """Yields a function that moves the bar: it takes the amount done so far, and a word on the state."""
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
         yield lambda done, text: None

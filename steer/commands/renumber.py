@@ -1,4 +1,4 @@
-"""`steer renumber`: the same model, its heads in other numbers."""
+"""`steer renumber`: the same model with other head numbers."""
 
 from __future__ import annotations
 

@@ -17,8 +17,13 @@ def reproduce(
     checkpoint: CheckpointOption = DEFAULT,
     out: OutOption = None,
     device: DeviceOption = "cpu",
-    episodes: Annotated[int | None, typer.Option(min=10, help="The most for each recipe: a quick look.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Run again what is already known.")] = False,
+    episodes: Annotated[
+        int | None, typer.Option(min=10, help="At most this many for each recipe: a quick look.")
+    ] = None,
+    against: Annotated[
+        str, typer.Option(help="paper: its claims; authors: the numbers of their notebooks, on their weights.")
+    ] = "paper",
+    force: Annotated[bool, typer.Option("--force", help="Run again, even if results are saved.")] = False,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -32,7 +37,9 @@ def reproduce(
     from steer.paper.verdicts import tally
 
     with bar("reproducing", 1.0, quiet) as advance:
-        made = run_all(checkpoint, out=out, device=device, episodes=episodes, force=force, tell=advance)
+        made = run_all(
+            checkpoint, out=out, device=device, episodes=episodes, force=force, against=against, tell=advance
+        )
     for outcome in made.outcomes:
         warn(*(f"{outcome.name}: {reason}" for reason in outcome.undrawn))
     if json:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from steer.commands.completion import complete_recipe
-from steer.commands.options import DeviceOption, FormatOption, JsonOption, QuietOption
+from steer.commands.options import DeviceOption, DtypeOption, FormatOption, JsonOption, MemoryOption, QuietOption
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,14 +29,15 @@ def run(
         "results"
     ),
     device: DeviceOption = "cpu",
-    dtype: Annotated[str, typer.Option(help="float32 or float64.")] = "float32",
+    dtype: DtypeOption = "float32",
+    memory: MemoryOption = "4G",
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Recipes at a time, in processes of their own.")] = 1,
-    force: Annotated[bool, typer.Option("--force", help="Run again what is already known.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Run again, even if the result is saved.")] = False,
     formats: FormatOption = None,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Run recipes: print a table, write rows, metadata and the figure. What is already known is not run again."""
+    """Run recipes: print a table, write rows, metadata and figures. Saved results are not computed again."""
     from json import dumps
 
     from steer.commands.pictures import warn
@@ -47,8 +48,8 @@ def run(
     names, changes = split_changes(recipes)
     with bar("running", 1.0, quiet) as advance:
         outcomes = run_many(
-            names, changes=changes, out=out, device=device, dtype=dtype, jobs=jobs, force=force, formats=formats or (),
-            tell=advance,
+            names, changes=changes, out=out, device=device, dtype=dtype, memory=memory, jobs=jobs, force=force,
+            formats=formats or (), tell=advance,
         )  # fmt: skip
     if json:
         done = [outcome.to_json() for outcome in outcomes]

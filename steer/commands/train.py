@@ -39,10 +39,10 @@ def train(
     ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Start again in a folder that is not empty.")] = False,
     device: DeviceOption = "cpu",
-    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads; two seeds side by side want 1 each.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads; for two seeds side by side, 1 each.")] = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Train a model by a protocol. Killed or interrupted, it goes on with --resume and ends with the same weights."""
+    """Train a model by a protocol. An interrupted run continues with --resume and ends with the same weights."""
     from steer.experiments.training import train as train_model
     from steer.models.training.state import STATE
 

@@ -1,1 +1,1 @@
-"""From a checkpoint to a named, verified circuit, with nobody's help."""
+"""Automatic search: from a checkpoint to a circuit with named roles, checked on other examples."""

@@ -3,7 +3,7 @@
 Edge attribution patching (Syed et al., 2023): the change that ablating a direct path makes at a port, times the
 gradient there of the answer's log-likelihood. LayerNorm and projection are exact here, only what comes after the port
 is linear. With integrated gradients (Hanna et al., 2024) the gradient is averaged along the way from mean embeddings to
-the real ones. Both say how much likelihood the answer would lose; the exact effect is measured by running it.
+the real ones. Both estimate how much likelihood the answer loses; the exact effect is measured by running the ablation.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def compare_with_gradients(lab: Lab, ports: Sequence[Site]) -> Opinions:
 
 
 def exact_effects(lab: Lab, paths: Sequence[Path]) -> list[float]:
-    measure, _ = lab.likelihood()
-    clean = lab.mean(lab.clean(measure, 1))
-    found = lab.measure(_runs(lab, paths), measure, 1)
+    measured = lab.likelihood()
+    clean = lab.mean(lab.clean(measured, 1))
+    found = lab.measure(_runs(lab, paths), measured[0], 1)
     return [clean - lab.mean(found[_name(path)]) for path in paths]
 
 
@@ -73,16 +73,25 @@ def gradient_scores(lab: Lab, paths: Sequence[Path], steps: int) -> list[float]:
 
 
 def mean_gradients(lab: Lab, session: Session, batch: Batch, hooks: Iterable[str], steps: int) -> dict[str, Tensor]:
-    worlds, target = session.worlds(batch), lab.targets[batch.number]
+    """The gradient of the answer's likelihood at each hook, averaged over embeddings between their means and values."""
+    target, means = lab.targets[batch.number], embedding_means(lab, session, batch)
 
     def likelihood(logits: Tensor) -> Tensor:
         return answer_likelihood(logits, target, lab.pad).sum()
 
     def partway(share: float) -> Callable[[Site, Tensor], Tensor]:
-        return lambda site, value: worlds.whole(Mean(), site) + share * (value - worlds.whole(Mean(), site))
+        return lambda site, value: means[site] + share * (value - means[site])
 
     each = [lab.engine.gradients(batch, hooks, likelihood, partway((n + 1) / steps)) for n in range(steps)]
     return {hook: torch.stack([found[hook][1] for found in each]).mean(0) for hook in hooks}
+
+
+@torch.no_grad()
+def embedding_means(lab: Lab, session: Session, batch: Batch) -> dict[Site, Tensor]:
+    """The mean of each embedding. Known before a pass begins: what the store has dropped takes a pass of its own."""
+    worlds, layout = session.worlds(batch), lab.layout
+    written = [layout.write(node) for node in layout.nodes if not layout.inputs(node)]
+    return {site: worlds.whole(Mean(), site) for site in written}
 
 
 def _runs(lab: Lab, paths: Sequence[Path]) -> list[Run]:
@@ -90,7 +99,7 @@ def _runs(lab: Lab, paths: Sequence[Path]) -> list[Run]:
 
 
 def _rounded(correlation: float) -> float | None:
-    """None where there is none: all effects may be the same."""
+    """Rounded; None if it is undefined because all effects are the same."""
     return round(correlation, 4) if np.isfinite(correlation) else None
 
 

@@ -1,4 +1,4 @@
-"""Questions in which something is chosen: with nothing to choose, a head that always does the same is right."""
+"""Examples whose answer depends on a choice. Without one, a head that always does the same is right."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from steer.tasks.task import Example, Task
 
 
 def choices(task: Task, examples: Sequence[Example]) -> list[Example]:
-    """Those in which something has to be chosen; all of them, if there is none."""
+    """The examples whose answer depends on a choice; all examples, if none does."""
     return [example for example in examples if task.chooses(example)] or list(examples)

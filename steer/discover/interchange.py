@@ -49,7 +49,7 @@ class Exchange:
 def interchange(
     checkpoint: Checkpoint, episodes: Sequence[Example], seed: int = 0, engine: Engine | None = None
 ) -> list[Interchange]:
-    """For each variable and the sites that the circuit's roles say carry it: how often the predicted answer comes."""
+    """For each variable, and each set of sites that should carry it: how often the predicted answer is written."""
     names, engine, rows = checkpoint.names, engine or Engine(checkpoint.model), []
     shown = [episode for episode in episodes if checkpoint.task.chooses(episode)]
     for variable, places in checkpoint.task.carriers.items():
@@ -65,10 +65,10 @@ def interchange(
             for n in range(DRAWS)
             if len(same := others(names, sites, Dice(seed, name, n))) == len(sites)  # fewer would be no match
         }
-        measure, _ = lab.exact()
-        found = lab.measure(exchange.runs(sets | nulls), measure, 1)
-        ceiling = exchange.ceiling.estimate(exchange.ceiling.clean(exchange.ceiling.exact()[0], 1))
-        without = lab.estimate(lab.clean(measure, 1))
+        measured = lab.exact()
+        found = lab.measure(exchange.runs(sets | nulls), measured[0], 1)
+        ceiling = exchange.ceiling.estimate(exchange.ceiling.clean(exchange.ceiling.exact(), 1))
+        without = lab.estimate(lab.clean(measured, 1))
         for name, sites in sets.items():
             drawn = [lab.mean(found[key]) for n in range(DRAWS) if (key := f"{name} null {n}") in found]
             null = round(float(np.mean(drawn)), 4) if drawn else None

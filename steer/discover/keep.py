@@ -15,7 +15,7 @@ from steer.models.devices import check_device
 from steer.results.circuit import Circuit, read_circuit, write_circuit
 from steer.results.evidence import SearchSettings
 
-CAPABLE = 0.9  # exact match: below it there is no task to find a circuit of
+CAPABLE = 0.9  # exact match: checkpoints below it do not do the task
 
 
 @dataclass(frozen=True)
@@ -58,17 +58,17 @@ def find_circuit(
 
 
 def _beside(home: Path, checkpoint: Checkpoint) -> Circuit | None:
-    """What recipes went by before the search, where they still do; a forced one leaves a shipped circuit as it is."""
+    """The circuit that recipes use: the stored one, if there was one. A search does not replace a shipped circuit."""
     if not is_shipped(home):
         return checkpoint.circuit
     try:
         return read_circuit(home, checkpoint.record.weights_sha256)
-    except SteerError:  # broken: recipes name it themselves
+    except SteerError:  # broken: recipes report it themselves
         return None
 
 
 def _saved(folder: Path, checkpoint: Checkpoint, settings: SearchSettings) -> Circuit | None:
-    """The circuit of the same weights, searched in the same way: beside the weights, or in the results."""
+    """A circuit of the same weights and settings, in the checkpoint's folder or in the results; None without one."""
     for circuit in (checkpoint.circuit, read_circuit(folder, checkpoint.record.weights_sha256)):
         if circuit and circuit.evidence and circuit.evidence.settings == settings:
             return circuit

@@ -23,7 +23,7 @@ from steer.measures.attention import attention_accuracy
 from steer.measures.attribution import logit_attribution
 from steer.models.checkpoint import Checkpoint
 from steer.models.protocol import Batch
-from steer.plan.plan import CLEAN, Edit, Mean, Run, make_plan
+from steer.plan.plan import CLEAN, Edit, Mean, Run, clean_plan, make_plan
 from steer.results.evidence import Estimate, Kept
 from steer.results.tally import Tally, bootstrap_weights
 from steer.tasks.task import Example
@@ -32,6 +32,7 @@ DRAWS = 400
 Floats = NDArray[np.float64]
 Values = Mapping[Site, Tensor]
 Measure = Callable[[Batch, Values], tuple[Tensor, Tensor]]  # values and what counts, both B P
+Measured = tuple[Measure, list[Site]]  # a measure, and the sites that it reads
 
 
 class Lab:
@@ -51,7 +52,7 @@ class Lab:
         self.targets = self._tokens(self.episodes)
         self.rivals = self._tokens([episode.answering(self.task.rivals(episode)) for episode in self.episodes])
         with torch.no_grad():
-            for batch in self.batches:  # in one pass, what many experiments will ask for
+            for batch in self.batches:  # one pass for the many experiments that follow
                 self.engine.hooks(batch, self.engine.order, keep=True)
 
     def _tokens(self, episodes: Sequence[Example]) -> list[Tensor]:
@@ -62,30 +63,33 @@ class Lab:
     def logits(self) -> Site:
         return self.layout.logits
 
-    @torch.no_grad()
-    def clean(self, measure: Measure, positions: int | None = None) -> Tally:
-        tally = Tally(len(self.episodes), positions or self.positions)
-        for batch in self.batches:
-            tally.put_tensors(batch.rows, *measure(batch, self.engine.reading(batch)))
-        return tally
-
     def session(self, runs: Iterable[Run]) -> Session:
         return Session(self.engine, make_plan(Run(CLEAN), runs), self.inputs)
 
+    def reading(self, sites: Iterable[Site]) -> Session:
+        """The clean run, read at these sites."""
+        return Session(self.engine, clean_plan(sites), self.inputs)
+
+    def clean(self, measured: Measured, positions: int | None = None) -> Tally:
+        """What is measured without an intervention."""
+        measure, reads = measured
+        return self._tallies(self.reading(reads), measure, positions)[CLEAN]
+
     def measure(self, runs: Iterable[Run], measure: Measure, positions: int | None = None) -> dict[str, Tally]:
         """Every condition of these runs, measured."""
-        runs = list(runs)
+        return self._tallies(self.session(runs), measure, positions)
+
+    def _tallies(self, session: Session, measure: Measure, positions: int | None) -> dict[str, Tally]:
         size = len(self.episodes), positions or self.positions
-        tallies = {run.condition: Tally(*size) for run in runs if run.condition is not None}
-        for found in self.session(runs):
-            condition = found.run.condition
-            assert condition is not None
-            tallies[condition].put_tensors(found.batch.rows, *measure(found.batch, found.values))
+        tallies = {condition: Tally(*size) for condition in session.plan.conditions}
+        for found in session:
+            tally = tallies[found.run.condition or ""]
+            tally.put_tensors(found.batch.rows, *measure(found.batch, found.values))
         return tallies
 
     # What is measured.
 
-    def attention(self, head: Node) -> tuple[Measure, list[Site]]:
+    def attention(self, head: Node) -> Measured:
         """Is the most attended token the one that comes next?"""
         site = Site(head, "pattern")
 
@@ -95,7 +99,7 @@ class Lab:
 
         return measure, [site]
 
-    def share(self, node: Node) -> tuple[Measure, list[Site]]:
+    def share(self, node: Node) -> Measured:
         """What a node writes into the right token's logit, the final LayerNorm at its clean scale."""
         write_site = self.layout.written(node)
 
@@ -105,10 +109,10 @@ class Lab:
 
         return measure, [self.layout.write(node)]
 
-    def choice(self, node: Node) -> tuple[Measure, list[Site]]:
-        """What a node writes into the right token's logit over that of the token that was not chosen."""
+    def choice(self, node: Node) -> Measured:
+        """What a node writes into the right token's logit, minus what it writes into the rival token's."""
         share, reads = self.share(node)
-        if not any(map(self.task.chooses, self.episodes)):  # nothing is chosen here: over the mean alternative's
+        if not any(map(self.task.chooses, self.episodes)):  # no choice here: compare with the mean alternative
             return share, reads
         write_site = self.layout.written(node)
 
@@ -122,11 +126,11 @@ class Lab:
 
     def _written(self, batch: Batch, node: Node, write: Tensor, token: Tensor) -> Tensor:
         """What a write adds to these tokens' logits, above the mean alternative's."""
-        clean = self.engine.reading(batch)
+        clean = self.engine.clean(batch, self.layout.scales)
         alternatives = self.scoring.alternatives([self.episodes[row] for row in batch.rows])
         return logit_attribution(self.model, {node: write}, clean, token, alternatives)[str(node)].double()
 
-    def exact(self) -> tuple[Measure, list[Site]]:
+    def exact(self) -> Measured:
         """Is the whole answer right?"""
 
         def measure(batch: Batch, values: Values) -> tuple[Tensor, Tensor]:
@@ -134,7 +138,7 @@ class Lab:
 
         return measure, [self.logits]
 
-    def said(self, tokens: Sequence[Tensor]) -> tuple[Measure, list[Site]]:
+    def said(self, tokens: Sequence[Tensor]) -> Measured:
         """Is the likeliest token this one, at steps where one of two is chosen?"""
 
         def measure(batch: Batch, values: Values) -> tuple[Tensor, Tensor]:
@@ -144,7 +148,7 @@ class Lab:
 
         return measure, [self.logits]
 
-    def likelihood(self) -> tuple[Measure, list[Site]]:
+    def likelihood(self) -> Measured:
         """The log-likelihood of the whole answer: smoother than whether it is right."""
 
         def measure(batch: Batch, values: Values) -> tuple[Tensor, Tensor]:

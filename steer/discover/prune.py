@@ -16,14 +16,14 @@ from steer.anatomy.nodes import Node
 from steer.discover.lab import Lab
 from steer.results.evidence import Completeness, Estimate, GroupedSpread, Kept, KeptAttention, SmallestSet, Spread
 
-KEEP = 0.92  # of the clean exact match; a little above what is reported, because a chosen set flatters itself
+KEEP = 0.92  # of the clean exact match; a little more than is reported, because the search overfits its episodes
 RANDOM = 20  # circuits of the same size drawn at random
 Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Pruned:
-    """The smallest set that was found, and what was left at each size on the way."""
+    """The smallest set that was found, and the accuracy at each size on the way."""
 
     curve: list[tuple[int, float]]  # heads kept, exact match on the search's episodes
     core: list[Node]
@@ -31,7 +31,7 @@ class Pruned:
 
 def prune(lab: Lab, keep: float = KEEP, tell: Tell = lambda text: None) -> Pruned:
     heads, gone = list(lab.layout.heads), []  # type: tuple[list[Node], list[Node]]
-    clean = lab.mean(lab.clean(lab.exact()[0], 1))
+    clean = lab.mean(lab.clean(lab.exact(), 1))
     curve, core, step = [(len(heads), clean)], list(heads), len(heads) // 4
     while heads:
         tell(f"{len(heads)} heads left")
@@ -39,14 +39,16 @@ def prune(lab: Lab, keep: float = KEEP, tell: Tell = lambda text: None) -> Prune
         cheapest = sorted(heads, key=losses.__getitem__)
         taken = cheapest[:step]
         accuracy = _accuracy(lab, [*gone, *taken])
-        while accuracy < keep * clean and len(taken) > 1 and core == heads:  # too much at once: less, of the same order
+        while (
+            accuracy < keep * clean and len(taken) > 1 and core == heads
+        ):  # too many at once: try fewer, cheapest first
             taken = taken[: len(taken) // 2]
             accuracy = _accuracy(lab, [*gone, *taken])
         gone, heads = [*gone, *taken], [head for head in heads if head not in taken]
         curve.append((len(heads), accuracy))
         if accuracy >= keep * clean:
             core, step = list(heads), max(1, len(taken))
-        else:  # below: only the shape of the curve is left to draw
+        else:  # below the limit, only the curve is still of interest
             step = max(1, len(heads) // 6)
     return Pruned(curve, core)
 
@@ -66,7 +68,7 @@ def _accuracy(lab: Lab, gone: list[Node]) -> float:
 def judge(lab: Lab, core: Sequence[Node], seed: int = 0, attention: KeptAttention | None = None) -> SmallestSet:
     """Faithfulness, completeness and minimality of a set of heads, beside random sets of its size."""
     heads, rng = lab.layout.heads, np.random.default_rng(seed)
-    clean = lab.clean(lab.exact()[0], 1)
+    clean = lab.clean(lab.exact(), 1)
     outside = [head for head in heads if head not in core]
     sets: dict[str, list[Node]] = {"circuit": outside, "without": list(core), "nothing": list(heads)}
     for number in range(RANDOM):
@@ -107,7 +109,7 @@ def _completeness(less: Sequence[tuple[float, float]]) -> Completeness:
 
 def needed_mlps(lab: Lab) -> dict[str, Kept]:
     """The whole model without each MLP: circuits are sets of heads, and keep all of them."""
-    clean = lab.clean(lab.exact()[0], 1)
+    clean = lab.clean(lab.exact(), 1)
     found = lab.accuracy_without({str(node): [node] for node in lab.layout.mlps})
     return {name: lab.kept(tally, clean) for name, tally in found.items()}
 

@@ -42,28 +42,28 @@ def look(layout: Layout, head: Node) -> Look:
     return Look(words[layout.sequence(Site(head, "q"))], words[layout.looks_at(head)])
 
 
-@torch.no_grad()
 def role_scores(lab: Lab) -> list[Score]:
     """Every head in every role that it can play: it looks from the role's sequence into the role's sequence."""
     task, layout, count = lab.task, lab.layout, len(lab.episodes)
     heads = {role: [h for h in layout.heads if look(layout, h) == its] for role, its in task.roles.items()}
     tallies = {(head, role): Tally(count, 1) for role, some in heads.items() for head in some}
     chances: dict[str, Tally] = {role: Tally(count, 1) for role in heads}
-    for batch in lab.batches:
-        values = lab.engine.reading(batch)
+    patterns = {head: Site(head, "pattern") for some in heads.values() for head in some}
+    for found in lab.reading(patterns.values()):
+        batch = found.batch
         for role in heads:
             gazes = [task.gaze(lab.episodes[row], role) for row in batch.rows]
             table = Table(gazes, batch.tokens[layout.prompt], lab.pad)
             chances[role].put(batch.rows, table.mean(table.chance), table.counted)
             for head in heads[role]:
-                hits = table.hits(values[Site(head, "pattern")])  # of B T S
+                hits = table.hits(found.values[patterns[head]])  # of B T S
                 tallies[head, role].put(batch.rows, table.mean(hits), table.counted)
     by_role = {role: _mean(tally) for role, tally in chances.items()}
     return [Score(head, role, _mean(tally), by_role[role], tally) for (head, role), tally in tallies.items()]
 
 
 class Table:
-    """Who should look where in a batch, as arrays: one entry for each place that looks."""
+    """Which places of a batch should look where, as arrays: one entry for each place that looks."""
 
     def __init__(self, gazes: Sequence[Sequence[Gaze]], prompt: Tensor, pad: int) -> None:
         self.episodes = len(gazes)

@@ -5,7 +5,7 @@ The order of events; the steps themselves are in the other files of this room.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from steer.anatomy.layout import Layout
@@ -17,18 +17,18 @@ from steer.discover.interchange import interchange
 from steer.discover.lab import Lab
 from steer.discover.prune import Pruned, judge, needed_mlps, prune
 from steer.discover.roles import Score, role_scores
-from steer.discover.trace import THRESHOLD, trace
+from steer.discover.trace import THRESHOLD, Trace, trace
 from steer.discover.writers import chosen, logit_shares, writing_heads
 from steer.engine.engine import Engine
 from steer.models.checkpoint import Checkpoint
 from steer.results.circuit import Circuit, Described, Edge, Member
-from steer.results.evidence import Check, Evidence, HeadSet, Kept, KeptAttention, SearchSettings
+from steer.results.evidence import Check, Estimate, Evidence, HeadSet, Kept, KeptAttention, SearchSettings
 from steer.tasks.task import Example
 
 EPISODES = 250  # of each kind
-ABLE = 0.1  # exact match: below it there is nothing of the task to be faithful to
+ABLE = 0.1  # exact match: below it the model does not do the task, and nothing is pruned
 MAJORITY = 0.5  # of the way from chance to always, for a head to play a role
-Tell = Callable[[float, str], None]  # how far, and a word on what is done
+Tell = Callable[[float, str], None]  # progress from 0 to 1, and what is being done
 
 
 @dataclass
@@ -50,8 +50,28 @@ class BestRoles:
         return self.best[node].role if node in self.best else None
 
     def keep_outputs(self, outputs: Sequence[Node], role: str) -> None:
-        """To look at the next token is not enough for an output head: it writes it, too."""
+        """Keep only those output heads that also write the token they look at."""
         self.best = {node: s for node, s in self.best.items() if s.role != role or node in outputs}
+
+
+@dataclass(frozen=True)
+class Searched:
+    """Everything that a search has measured, on the episodes of `lab` and on those of them that choose."""
+
+    lab: Lab
+    choosing: Lab
+    threshold: float
+    roles: BestRoles
+    look_alikes: Mapping[Node, Score]  # heads that fit a role, whether they matter or not
+    shares: Mapping[Node, Estimate]
+    outputs: Sequence[Node]  # heads that look at the next token and write it
+    writers: Sequence[Node]  # heads that paths are traced from
+    traces: Sequence[Trace]
+    pruned: Pruned
+
+    @property
+    def edges(self) -> list[Edge]:
+        return [edge for found in self.traces for edge in found.edges]
 
 
 def discover(
@@ -62,58 +82,80 @@ def discover(
     engine = Engine(checkpoint.model)
     lab = Lab(checkpoint, searched[:count], engine=engine)
     choosing = Lab(checkpoint, choices(checkpoint.task, searched)[:count], engine=engine)
+    found = search(lab, choosing, threshold, tell)
+    circuit = circuit_of(found, SearchSettings(episodes=count, threshold=threshold))
+    return verified(checkpoint, circuit, judged[: 2 * count], engine, tell) if found.pruned.core else circuit
+
+
+def search(lab: Lab, choosing: Lab, threshold: float, tell: Tell) -> Searched:
+    """Roles, heads that write the choice, the paths into them, and the smallest set of heads."""
     tell(0.02, "roles")
     roles = BestRoles(role_scores(choosing))
     shares = logit_shares(choosing)
-    output = checkpoint.task.output_role
+    output = lab.task.output_role
     outputs = writing_heads([h for h in lab.layout.heads if roles.role(h) == output], shares, threshold)
     look_alikes = dict(roles.best)
     roles.keep_outputs(outputs, output)
-    writers = outputs or writing_heads(lab.layout.heads, shares, threshold)  # nobody looks: who writes, then
+    # Without heads that look at what they write, paths are traced from all heads that write.
+    writers = outputs or writing_heads(lab.layout.heads, shares, threshold)
     traces = [trace(choosing, head, threshold, shrinking_steps(tell, 0.05, 0.35), bool(outputs)) for head in writers]
-    edges = [edge for found in traces for edge in found.edges]
-    able = lab.mean(lab.clean(lab.exact()[0], 1)) >= ABLE
+    able = lab.mean(lab.clean(lab.exact(), 1)) >= ABLE
     pruned = prune(lab, tell=shrinking_steps(tell, 0.35, 0.7)) if writers and able else Pruned([], [])
-    direct = [node for node, share in shares.items() if share.low > threshold]
-    members = members_of(choosing, roles, writers, edges, direct, pruned.core)
-    circuit = Circuit(
+    return Searched(lab, choosing, threshold, roles, look_alikes, shares, outputs, writers, traces, pruned)
+
+
+def circuit_of(found: Searched, settings: SearchSettings) -> Circuit:
+    """What a search has measured, as a circuit that is not checked yet."""
+    checkpoint, edges, threshold = found.lab.checkpoint, found.edges, found.threshold
+    direct = [node for node, share in found.shares.items() if share.low > threshold]
+    members = members_of(found.choosing, found.roles, found.writers, edges, direct, found.pruned.core)
+    weights = checkpoint.weights
+    written = {str(head): found.shares[head].value for head in found.writers}
+    return Circuit(
         task=checkpoint.task.name,
-        checkpoint=Described(**vars(checkpoint.weights)),
-        roles=heads_in_role(checkpoint.task.roles, members, edges, {str(head): shares[head].value for head in writers}),
+        checkpoint=Described(name=weights.name, sha256=weights.sha256, numbering=weights.numbering),
+        roles=heads_in_role(checkpoint.task.roles, members, edges, written),
         members=tuple(members),
         edges=tuple(edges),
-        groups=tuple(group for found in traces for group in found.groups),
-        evidence=Evidence(
-            settings=SearchSettings(episodes=count, threshold=threshold),
-            steer=__version__,
-            searched_on=f"{len(lab.episodes)} episodes; roles and paths on {len(choosing.episodes)} that choose",
-            traced_from=tuple(map(str, writers)),
-            read_by="attention" if outputs else "writing",
-            ablation="mean by position over the episodes at hand (searched, or judged)",
-            threshold=threshold,
-            scale="0: everything ablated at the port of the head that writes; 1: nothing ablated",
-            majority=MAJORITY,
-            logit_shares={str(node): share for node, share in shares.items() if share.low > threshold / 2},
-            look_alikes={
-                str(head): score.role
-                for head, score in look_alikes.items()
-                if roles.role(head) is None or str(head) not in {member.node for member in members}
-            },
-            curve=tuple(pruned.curve),
-        ),
+        groups=tuple(group for one in found.traces for group in one.groups),
+        evidence=evidence_of(found, settings, members),
     )
-    return verified(checkpoint, circuit, judged[: 2 * count], tell) if pruned.core else circuit
 
 
-def verified(checkpoint: Checkpoint, circuit: Circuit, judged: Sequence[Example], tell: Tell) -> Circuit:
+def evidence_of(found: Searched, settings: SearchSettings, members: Sequence[Member]) -> Evidence:
+    count, choosing = len(found.lab.episodes), len(found.choosing.episodes)
+    named = {member.node for member in members}
+    return Evidence(
+        settings=settings,
+        steer=__version__,
+        searched_on=f"{count} episodes; roles and paths on {choosing} that choose",
+        traced_from=tuple(map(str, found.writers)),
+        read_by="attention" if found.outputs else "writing",
+        ablation="mean by position over the episodes at hand (searched, or judged)",
+        threshold=found.threshold,
+        scale="0: everything ablated at the port of the head that writes; 1: nothing ablated",
+        majority=MAJORITY,
+        logit_shares={str(node): share for node, share in found.shares.items() if share.low > found.threshold / 2},
+        look_alikes={
+            str(head): score.role
+            for head, score in found.look_alikes.items()
+            if found.roles.role(head) is None or str(head) not in named
+        },
+        curve=tuple(found.pruned.curve),
+    )
+
+
+def verified(
+    checkpoint: Checkpoint, circuit: Circuit, judged: Sequence[Example], engine: Engine, tell: Tell
+) -> Circuit:
     """The circuit with its check on other episodes."""
     assert circuit.evidence is not None
-    check = verify(checkpoint, circuit, circuit.evidence, judged, tell)
+    check = verify(checkpoint, circuit, circuit.evidence, judged, engine, tell)
     return circuit.model_copy(update={"evidence": circuit.evidence.model_copy(update={"check": check})})
 
 
 def shrinking_steps(tell: Tell, start: float, end: float) -> Callable[[str], None]:
-    """Progress where nobody knows how many steps there are: each takes a share of what is left."""
+    """Progress when the number of steps is unknown: each step takes a share of what is left."""
     left = [end - start]
 
     def step(text: str) -> None:
@@ -124,11 +166,11 @@ def shrinking_steps(tell: Tell, start: float, end: float) -> Callable[[str], Non
 
 
 def verify(
-    checkpoint: Checkpoint, circuit: Circuit, evidence: Evidence, episodes: Sequence[Example], tell: Tell
-) -> Check:
-    """Is it right? On other episodes: what the circuit does alone, what gradients say, what interchanges do."""
+    checkpoint: Checkpoint, circuit: Circuit, evidence: Evidence, episodes: Sequence[Example], engine: Engine,
+    tell: Tell,
+) -> Check:  # fmt: skip
+    """Check a circuit on other episodes: what it does alone, what gradients say, what interchanges do."""
     tell(0.7, "judging")
-    engine = Engine(checkpoint.model)
     lab = Lab(checkpoint, episodes, engine=engine)
     core = [lab.names.head(member.node) for member in circuit.members if member.core]
     writers = [lab.names.head(name) for name in evidence.traced_from]
@@ -158,20 +200,21 @@ def kept_accuracy(lab: Lab, heads: Sequence[Node]) -> Kept:
     """Exact match with every other head ablated, as a share of the clean model's."""
     outside = [node for node in lab.layout.heads if node not in heads]
     (ablated,) = lab.accuracy_without({"": outside}).values()
-    return lab.kept(ablated, lab.clean(lab.exact()[0], 1))
+    return lab.kept(ablated, lab.clean(lab.exact(), 1))
 
 
 def kept_attention(lab: Lab, head: Node, core: Sequence[Node]) -> KeptAttention:
     """An output head's attention accuracy with everything outside the circuit ablated."""
-    measure, reads = lab.attention(head)
+    measured = measure, reads = lab.attention(head)
     outside = [node for node in lab.layout.heads if node not in core]
     (ablated,) = lab.measure([lab.ablating("circuit", outside, reads)], measure).values()
-    return KeptAttention(head=str(head), clean=lab.estimate(lab.clean(measure)), circuit=lab.estimate(ablated))
+    return KeptAttention(head=str(head), clean=lab.estimate(lab.clean(measured)), circuit=lab.estimate(ablated))
 
 
 def members_of(
-    lab: Lab, roles: BestRoles, writers: list[Node], edges: list[Edge], direct: list[Node], core: list[Node]
+    lab: Lab, roles: BestRoles, writers: Sequence[Node], edges: list[Edge], direct: list[Node], core: list[Node]
 ) -> list[Member]:
+    """The nodes on traced paths, those that write much of the choice, and the smallest set of heads."""
     traced = {edge.source for edge in edges} | {str(node) for node in (*writers, *direct)}
     members = []
     for node in lab.layout.nodes:
@@ -201,7 +244,7 @@ def block_of(node: Node, layout: Layout) -> str:
 def heads_in_role(
     roles: Iterable[str], members: list[Member], edges: list[Edge], written: dict[str, float]
 ) -> dict[str, tuple[str, ...]]:
-    """The heads of each role that matter: those that write by how much, then by effect, then by fit."""
+    """The heads of each role that matter, in order: by how much they write, then by effect, then by fit."""
     effect: dict[str, float] = {}
     for edge in edges:
         effect[edge.source] = max(edge.sufficiency.value, edge.necessity.value, effect.get(edge.source, 0.0))

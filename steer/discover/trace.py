@@ -1,10 +1,9 @@
 """Backwards from a head that writes the answer to the embeddings, one direct path at a time.
 
-A port is asked which of its direct sources it needs. *Sufficiency*: the source alone is kept along the chain of
-ports that leads to the output head, everything beside the chain ablated. *Necessity*: it alone is ablated, everything
-else clean. Both are read at the output head, in units of its own scale: 0 is the head's port with everything ablated,
-1 is nothing ablated. A source that passes the threshold in either is an edge; heads and MLPs among the sources are
-asked in turn.
+For each port, the search measures which of its direct sources it needs. *Sufficiency*: the source alone is kept along
+the chain of ports that leads to the output head, everything else is ablated. *Necessity*: it alone is ablated,
+everything else is clean. Both are measured at the output head, on its own scale: 0 is everything ablated at its port, 1
+is nothing ablated. A source that passes the threshold in either is an edge; then the ports of these sources follow.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ from steer.results.evidence import Estimate
 from steer.results.tally import Tally
 
 THRESHOLD = 0.1  # of the scale between nothing and everything ablated
-ENOUGH = 0.9  # of what a port passes on alone, when its found sources are kept together
-Chain = tuple[Site, ...]  # from the port that is asked to the output head's own: each node feeds the next port
+ENOUGH = 0.9  # of what all sources of a port pass on, for the chosen sources together
+Chain = tuple[Site, ...]  # from some port to the output head's own: each node feeds the next port
 Mode = Literal["kept", "ablated"]
 
 
 @dataclass
 class Trace:
-    """What was found behind one output head."""
+    """The paths and groups behind one output head."""
 
     edges: list[Edge] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
@@ -39,7 +38,7 @@ def trace(
     lab: Lab, head: Node, threshold: float = THRESHOLD, tell: Callable[[str], None] = lambda text: None,
     looks: bool = True,
 ) -> Trace:  # fmt: skip
-    """`looks`: the head looks at what it writes, so that its attention says what K and Q do; else its writing does."""
+    """The paths into a head. `looks`: K and Q are judged by the head's attention; otherwise by what it writes."""
     found = Trace()
     for port in ("k", "q", "v"):
         measure, reads = lab.attention(head) if looks and port != "v" else lab.choice(head)
@@ -49,7 +48,7 @@ def trace(
         asked: set[Site] = set()  # reset for each port: a node may carry different things to different ports
         queue = [(1.0, question.chain)]
         while queue:
-            queue.sort(key=lambda entry: -entry[0])  # a node is asked along the strongest chain that leads to it
+            queue.sort(key=lambda entry: -entry[0])  # each port is reached along the strongest chain that leads to it
             _, chain = queue.pop(0)
             if chain[0] in asked:
                 continue
@@ -73,10 +72,10 @@ class Question:
     ) -> None:  # fmt: skip
         self.lab, self.chain, self.measure, self.reads, self.threshold = lab, chain, measure, reads, threshold
         self.port = chain[0]
-        self.clean, self.nothing = ends or (lab.clean(measure), self.take("kept", {"": []})[""])
+        self.clean, self.nothing = ends or (lab.clean((measure, list(reads))), self.take("kept", {"": []})[""])
 
     def about(self, chain: Chain) -> Question:
-        """The same about another port that leads to the same place."""
+        """The same question about another port that leads to the same head."""
         return Question(self.lab, chain, self.measure, self.reads, self.threshold, (self.clean, self.nothing))
 
     def scale(self) -> Estimate:
@@ -121,7 +120,7 @@ class Question:
         return max(edge.sufficiency.low, edge.necessity.low) > self.threshold
 
     def company(self, chosen: list[Node], sources: list[Node], ends: dict[str, Tally]) -> dict[Node, Estimate]:
-        """Sources that show only in company: added, best first, until the found ones pass on nearly all together."""
+        """Sources that matter only together with others: added, best first, until nearly all is passed on."""
         added: dict[Node, Estimate] = {}
         passed = self.effect(ends["all"], ends["none"]).value
         if passed <= self.threshold:
@@ -139,7 +138,7 @@ class Question:
         return added
 
     def groups(self, chosen: list[Node], edges: dict[Node, Edge]) -> list[Group]:
-        """Heads each enough by itself, of which more is lost together than one by one."""
+        """Heads that can replace one another: each is sufficient, and all together are needed more than one by one."""
         able = [node for node in chosen if node.is_head and edges[node].sufficiency.low > self.threshold]
         if len(able) < 2:
             return []
@@ -160,4 +159,4 @@ def chain_of(
     changed: Value
     rest, changed = (ablated, clean) if mode == "kept" else (clean, ablated)
     first = Edit(chain[0], Rebuilt(rest, tuple((node, changed) for node in nodes)))
-    return chain_runs(layout, name, first, chain, rest, reads)
+    return chain_runs(layout, name, first, chain, Rebuilt(rest), reads)

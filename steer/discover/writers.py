@@ -1,7 +1,7 @@
-"""Which decoder components write the choice, and from which of them paths are traced.
+"""Which components write the choice, and from which of them paths are traced.
 
-What is written is counted on questions that choose, as the logit of the right token over that of the token that was not
-chosen: what is written for both alike chooses nothing.
+Measured on examples with a choice, as the logit of the right token minus that of the token that was not chosen: what is
+written for both alike does not decide.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from steer.results.tally import Tally
 
 @torch.no_grad()
 def logit_shares(lab: Lab) -> dict[Node, Estimate]:
-    """Each decoder component's part of the choice, as a share of all that is written of it."""
+    """Each component's part of that difference, as a share of the sum over all components."""
     writers = [node for node in lab.layout.nodes if lab.layout.reaches_logits(node)]
-    tallies = {node: lab.clean(lab.choice(node)[0]) for node in writers}
+    tallies = {node: lab.clean(lab.choice(node)) for node in writers}
     total = Tally(len(lab.episodes), 1)
     total.values = sum((tally.values.sum(1, keepdims=True) for tally in tallies.values()), start=total.values)
     total.counts = next(iter(tallies.values())).counts.sum(1, keepdims=True)
@@ -31,7 +31,7 @@ def logit_shares(lab: Lab) -> dict[Node, Estimate]:
 
 
 def writing_heads(heads: Sequence[Node], shares: Mapping[Node, Estimate], threshold: float) -> list[Node]:
-    """Those of these heads that write a part of the choice, by how much they write."""
+    """The heads among these that write a part of the choice, the largest part first."""
     found = [head for head in heads if head in shares and shares[head].low > threshold / 2]
     return sorted(found, key=lambda head: -shares[head].value)
 
@@ -40,8 +40,8 @@ def chosen(lab: Lab, heads: Sequence[Node]) -> Choice:
     """How often the right token is said, and the one that was not chosen: clean, and without these heads."""
 
     def said(tokens: Sequence[Tensor]) -> Ablation:
-        measure, _ = lab.said(tokens)
-        (ablated,) = lab.measure([lab.ablating("ablated", heads)], measure).values()
-        return Ablation(clean=lab.estimate(lab.clean(measure)), ablated=lab.estimate(ablated))
+        measured = lab.said(tokens)
+        (ablated,) = lab.measure([lab.ablating("ablated", heads)], measured[0]).values()
+        return Ablation(clean=lab.estimate(lab.clean(measured)), ablated=lab.estimate(ablated))
 
     return Choice(without=tuple(map(str, heads)), right=said(lab.targets), other_argument=said(lab.rivals))

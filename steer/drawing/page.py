@@ -1,4 +1,4 @@
-"""One HTML page with everything in it: a table that can be sorted and every figure. No network."""
+"""One self-contained HTML page: a table that can be sorted, and every figure. No network."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from steer.base.files import write_atomically
 from steer.base.version import __version__
 
 TEMPLATE = "page.html.jinja"
-DOTS, SHOWN = 300, 144  # an inch: of the picture's file, and on the page
+DOTS, SHOWN = 300, 144  # dots per inch: in the picture's file, and on the page
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Section:
-    """One recipe: its pictures, or the faults for which there are none."""
+    """One recipe: its pictures, or the faults that prevented them."""
 
     name: str
     caption: str = ""
@@ -46,7 +46,7 @@ class Section:
 @dataclass(frozen=True)
 class Page:
     title: str
-    notice: str  # what the numbers must not be read without; may be empty
+    notice: str  # a warning that belongs to the numbers; may be empty
     lead: str
     columns: tuple[str, ...]
     lines: Sequence[Line]

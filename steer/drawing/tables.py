@@ -1,4 +1,4 @@
-"""Tables for the terminal, laid out by rich: in its width on a terminal, as wide as they are anywhere else.
+"""Tables as text, laid out by rich: fitted to the width of a terminal, and as wide as needed elsewhere.
 
 Nothing is cut off: on a narrow terminal a cell is folded into several lines.
 """
@@ -17,15 +17,16 @@ from rich.text import Text
 from steer.results.compare import HOW, Comparison, Difference
 from steer.results.details import Pattern
 from steer.results.result import Result
-from steer.results.rows import Row, number, overall
+from steer.results.rows import Row, number, overall, own_warning, shared_warnings
 
-WIDEST = 100_000  # columns of what is not a terminal
-EDITED = 12  # sites that fit into a line
-NAMED = ("steer", "position-swap", "compare", "ablate-set")  # kinds whose conditions have names, not sites
+WIDEST = 100_000  # columns, if the output is not a terminal
+EDITED = 12  # sites that fit on a line
+# Kinds whose conditions have names, not sites.
+NAMED = ("steer", "position-swap", "chained-swap", "intervene", "compare", "ablate-set")
 
 
 def render(*parts: Table | str) -> str:
-    """Tables and lines as one text for the output at hand."""
+    """Tables and lines as one text for the standard output."""
     terminal = sys.stdout.isatty()
     width = Console().width if terminal else WIDEST
     text = StringIO()
@@ -36,7 +37,7 @@ def render(*parts: Table | str) -> str:
 
 
 def make_table(titles: Sequence[str], lines: Iterable[Sequence[str]], right: Sequence[str] = ()) -> Table:
-    """A table of these lines, without the columns that are empty in all of them. `right`: aligned there."""
+    """A table of these lines, without columns that are empty everywhere. `right`: titles of right-aligned columns."""
     lines = list(lines)
     filled = [n for n in range(len(titles)) if any(line[n] for line in lines)]
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold", show_header=any(titles))
@@ -58,21 +59,21 @@ def interval(low: float, high: float, unit: str = "share") -> str:
 
 
 def row_table(rows: Sequence[Row], positions: bool = False) -> Table:
-    """The rows over all positions; with `positions` also those of each."""
+    """The rows over all positions; with `positions`, also those of each position."""
     titles = ("condition", "measure", "of", "against", "position", "value", "95 % interval", "by chance", "warning")
-    shown = rows if positions else overall(rows)
-    return make_table(titles, map(_cells, shown), ("position", "value"))
+    shown, shared = rows if positions else overall(rows), shared_warnings(rows)
+    return make_table(titles, (_cells(row, shared) for row in shown), ("position", "value"))
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: Row, shared: Sequence[str]) -> tuple[str, ...]:
     place = "" if row.position is None else str(row.position)
     chance = "" if row.chance is None else f"{row.chance:.3f} (at {row.tokens})"
     numbers = number(row.value, row.unit), interval(row.low, row.high, row.unit)
-    return (row.condition, row.measure, row.of, row.against, place, *numbers, chance, row.warning)
+    return (row.condition, row.measure, row.of, row.against, place, *numbers, chance, own_warning(row, shared))
 
 
 def result_text(name: str, result: Result, pictures: Sequence[Path], known: bool) -> str:
-    """One result for people: its table, what was edited, and where it is."""
+    """One result as text: its table, what was edited, and where it was written."""
     origin = result.provenance
     fit = f"{origin.examples:,} episodes"
     if origin.examples < origin.wanted:
@@ -81,6 +82,7 @@ def result_text(name: str, result: Result, pictures: Sequence[Path], known: bool
     parts: list[Table | str] = [f"{name} on {origin.checkpoint.name}, {fit}: {result.folder} ({state})"]
     parts += [*filter(None, (origin.checkpoint.numbering,)), ""]
     parts += [row_table(result.rows, "positions" in origin.figures), ""] if result.rows else []
+    parts += [f"warning: {text}" for text in shared_warnings(result.rows)]
     parts += [f"ablated: {origin.ablation}"] if origin.ablation else []
     parts += [f"edited in {condition!r}: {', '.join(sites)}" for condition, sites in _edited(result).items()]
     return render(*parts, *(f"picture: {path}" for path in pictures))

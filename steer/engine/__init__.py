@@ -1,1 +1,1 @@
-"""The engine runs plans. The only room that imports nnsight (`tracing`)."""
+"""The engine runs plans. Only its `backends/` import nnsight."""

@@ -1,6 +1,7 @@
 """Statistics that stand in for ablated values: means over examples, and another example's value.
 
-Means count real tokens only. At positions that no example reaches, the mean over all tokens is used.
+Means count real tokens only. At positions that no example reaches, the mean over all tokens is used. One kind of mean
+counts padding as well, because the authors of the paper do: it depends on which examples share a batch.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from torch import Tensor
 class Means:
     """Running sums over batches, for each hook: one mean a position and one over all tokens."""
 
-    def __init__(self, length: int) -> None:
-        self.length = length
+    def __init__(self) -> None:
         self.sums: dict[str, Tensor] = {}
         self.counts: dict[str, Tensor] = {}
+        self.padded: dict[str, tuple[Tensor, int]] = {}  # sums and counts with padding
 
     def add(self, values: Mapping[str, Tensor], real: Mapping[str, Tensor]) -> None:
         """`real[hook]` marks the real tokens, B T, of the sequence that the hook belongs to."""
@@ -27,19 +28,32 @@ class Means:
             wide = mask.reshape(*mask.shape, *[1] * (value.ndim - 2))
             flat = torch.where(wide, value, 0).double()
             if hook not in self.sums:
-                self.sums[hook] = value.new_zeros(self.length, *value.shape[2:], dtype=torch.float64)
-                self.counts[hook] = value.new_zeros(self.length, dtype=torch.float64)
+                self.sums[hook] = value.new_zeros(0, *value.shape[2:], dtype=torch.float64)
+                self.counts[hook] = value.new_zeros(0, dtype=torch.float64)
+            self.sums[hook] = longer(self.sums[hook], value.shape[1])
+            self.counts[hook] = longer(self.counts[hook], value.shape[1])
             self.sums[hook][: value.shape[1]] += flat.sum(0)
             self.counts[hook][: value.shape[1]] += mask.sum(0)
+            before, count = self.padded.get(hook, (0, 0))
+            self.padded[hook] = before + value.double().sum((0, 1)), count + mask.numel()
 
-    def table(self, hook: str, over: str) -> Tensor:
+    def table(self, hook: str, over: str, length: int) -> Tensor:
         """1, length, …: the mean at each position (or the same mean everywhere)."""
-        sums, counts = self.sums[hook], self.counts[hook]
-        pooled = sums.sum(0) / counts.sum()
+        sums, counts = (longer(whole[hook], length)[:length] for whole in (self.sums, self.counts))
+        pooled = self.sums[hook].sum(0) / self.counts[hook].sum()
+        if over == "padded":
+            whole, count = self.padded[hook]
+            return (whole / count).expand_as(sums)[None]
         if over == "token":
             return pooled.expand_as(sums)[None]
         wide = counts.reshape(-1, *[1] * (sums.ndim - 1))
         return torch.where(wide > 0, sums / wide.clamp(min=1), pooled)[None]
+
+
+def longer(table: Tensor, length: int) -> Tensor:
+    """With zeros behind it, up to this length."""
+    missing = max(0, length - len(table))
+    return torch.cat([table, table.new_zeros(missing, *table.shape[1:])]) if missing else table
 
 
 def resample(value: Tensor, real: Tensor, rng: np.random.Generator) -> Tensor:

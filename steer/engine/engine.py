@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from steer.anatomy.nodes import Site
+from steer.base.memory import MEMORY
 from steer.engine.ablation import Means
 from steer.engine.backends.local import Change, Local, PassError
 from steer.engine.schedule import Pass, built_on, hook_order, stop_after
@@ -17,29 +18,43 @@ from steer.engine.store import BUDGET, Store, Values
 from steer.engine.values import Worlds
 from steer.models.protocol import Batch, Model, Reading
 
-BATCH = 250
+LARGEST = 250  # examples of a batch: more make nothing faster
 Hooks = Mapping[str, Tensor]
 
 
 class Engine:
-    def __init__(self, model: Model, budget: int = BUDGET) -> None:
+    def __init__(self, model: Model, budget: int = BUDGET, memory: int = MEMORY) -> None:
+        """`budget`: bytes of clean activations that are kept. `memory`: bytes in all, beside the weights."""
+        self.memory = memory
         self.model, self.layout, self.steps = model, model.layout, model.steps
         self.order = hook_order(model.layout, model.steps)
         self.backend = Local(model.module)
         self.store = Store(budget)
-        self._batches: dict[tuple[tuple[Any, ...], int], list[Batch]] = {}
+        self._batches: dict[tuple[tuple[Any, ...], int, bool], list[Batch]] = {}
         self._means: dict[tuple[Batch, ...], Means] = {}
 
-    def batches(self, examples: Sequence[Any], size: int = BATCH) -> list[Batch]:
-        """Examples of like length together, so that little is padded. The same examples give the same batches."""
-        key = (tuple(examples), size)
+    def batches(self, examples: Sequence[Any], size: int | None = None, in_order: bool = False) -> list[Batch]:
+        """Batches of examples of similar length, to save padding; or in the order in which they come.
+
+        The same examples give the same batches.
+        """
+        size = size or self.batch_size(examples)
+        key = (tuple(examples), size, in_order)
         if key not in self._batches:
-            self._batches[key] = self._make_batches(examples, size)
+            self._batches[key] = self._make_batches(examples, size, in_order)
             self.store.add_group(self._batches[key])
         return self._batches[key]
 
-    def _make_batches(self, examples: Sequence[Any], size: int) -> list[Batch]:
-        by_length = sorted(range(len(examples)), key=lambda row: len(examples[row].prompt))
+    def batch_size(self, examples: Sequence[Any]) -> int:
+        """How many of the longest fit into half of the memory: a pass meets every hook, and logits twice."""
+        longest = max(len(example.prompt) + len(example.answer) for example in examples) + 2
+        vocabulary, width = self.model.like.shape
+        patterns = sum(block.heads for block in self.layout.blocks) * longest**2
+        one = self.model.like.element_size() * (longest * (2 * vocabulary + len(self.order) * width) + patterns)
+        return max(1, min(LARGEST, self.memory // 2 // one))
+
+    def _make_batches(self, examples: Sequence[Any], size: int, in_order: bool) -> list[Batch]:
+        by_length = sorted(range(len(examples)), key=lambda row: 0 if in_order else len(examples[row].prompt))
         count = -(-len(examples) // size)
         ends = [number * len(examples) // count for number in range(count + 1)]  # of even size
         return [self.model.encode(examples, by_length[ends[n] : ends[n + 1]], n) for n in range(count)]
@@ -49,12 +64,8 @@ class Engine:
         sites = tuple(sites)
         return Reading(self.model, self.hooks(batch, map(self.steps.hook, sites), keep=True), sites)
 
-    def reading(self, batch: Batch) -> Reading:
-        """A forward pass without edits, at any site: what is not kept is computed when it is asked for."""
-        return Reading(self.model, CleanHooks(self, batch))
-
     def hooks(self, batch: Batch, hooks: Iterable[str], keep: bool = False, known: Hooks | None = None) -> Values:
-        """A forward pass without edits, as far as the last hook that is wanted and not known from an earlier one."""
+        """The values of these hooks without edits. Only what neither `known` nor the store has is computed."""
         wanted, kept = self.sort(hooks), {**self.store.kept(batch), **(known or {})}
         missing = [hook for hook in wanted if hook not in kept]
         found: Values = {}
@@ -68,7 +79,7 @@ class Engine:
         return {hook: kept[hook] if hook in kept else found[hook] for hook in wanted}
 
     def _latest_start(self, first: str, stop: str | None, kept: Hooks) -> tuple[str, Mapping[str, str]]:
-        """The last step from which a pass can meet the hook with what is kept."""
+        """The last step at which a pass can start and still meet the hook, given the kept values."""
         for number in range(self.steps.names.index(self._step[first]), 0, -1):
             given = self.steps.given(self.steps.names[number], stop)
             if all(hook in kept for hook in given.values()):
@@ -81,12 +92,12 @@ class Engine:
 
     @cached_property
     def sequence(self) -> dict[str, str]:
-        """The sequence of tokens that each hook has its values at."""
+        """The sequence of tokens at which each hook has its values."""
         return {self.steps.hook(site): self.layout.sequence(site) for site in self.layout.sites}
 
     @cached_property
     def before_answers(self) -> set[str]:
-        """The hooks that are computed over the prompt alone: what is answered does not change them."""
+        """The hooks that are computed from the prompt alone: the answer does not change them."""
         layout = self.layout
         return {self.steps.hook(s) for s in layout.sites if layout.computed_over(s) != layout.answer}
 
@@ -96,7 +107,7 @@ class Engine:
 
     def means(self, hooks: Iterable[str], batches: Sequence[Batch]) -> Means:
         """The mean of each hook over the examples of these batches; computed once."""
-        means = self._means.setdefault(tuple(batches), Means(self.model.max_length))
+        means = self._means.setdefault(tuple(batches), Means())
         missing = [hook for hook in self.sort(hooks) if hook not in means.sums]
         for batch in batches if missing else ():
             real = {hook: batch.real[self.sequence[hook]] for hook in missing}
@@ -125,7 +136,7 @@ class Engine:
         return {hook: (found[hook].detach(), g) for hook, g in zip(wanted, gradients, strict=True)}
 
     def take(self, one: Pass, worlds: Worlds, clean: Hooks) -> Reading:
-        """One pass with its edits; what it reads is kept in its world for the runs that come after it."""
+        """Run one pass with its edits. What it reads is kept for later runs that refer to it."""
         state = self.model.state(worlds.batch, {field: clean[hook] for field, hook in one.given})
         changes: dict[str, list[Change]] = {}
         for edit in one.edits:
@@ -145,19 +156,3 @@ class Engine:
         if one.run.is_record:
             worlds.runs[one.run.name] = found
         return Reading(self.model, found, one.run.reads)
-
-
-class CleanHooks(Mapping[str, Tensor]):
-    """The hooks of a clean run, computed when they are asked for."""
-
-    def __init__(self, engine: Engine, batch: Batch) -> None:
-        self.engine, self.batch = engine, batch
-
-    def __getitem__(self, hook: str) -> Tensor:
-        return self.engine.hooks(self.batch, [hook], keep=True)[hook]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.engine.order)
-
-    def __len__(self) -> int:
-        return len(self.engine.order)

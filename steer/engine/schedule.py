@@ -1,7 +1,7 @@
 """From a plan to passes: where each run starts and stops, and which values of other worlds it needs.
 
-A pass starts at the first site that it edits or reads, from what the clean run left there, and stops after the last
-one that it reads. Edits beyond that can change nothing that is read, and are left out. No torch here: `steer plan`
+A pass starts at the first site that it edits or reads, from the clean run's values there, and stops after the last one
+that it reads. Edits after that cannot change what is read, and are left out. No torch here: `steer plan`
 prints it.
 """
 
@@ -18,21 +18,21 @@ from steer.plan.plan import (
     CLEAN,
     Current,
     Edit,
-    Exchanged,
     Mean,
     Of,
     Plan,
     Rebuilt,
     Resampled,
     Run,
+    Turned,
     Value,
-    Zero,
+    parts_of,
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Pass:
-    """A run as the engine takes it: from a step up to, not including, another."""
+    """A run as the engine takes it: from one step up to, not including, another."""
 
     run: Run
     edits: tuple[Edit, ...]  # those that can change what is read; `Current` is clean where nothing reaches it
@@ -43,7 +43,7 @@ class Pass:
 
 @dataclass(frozen=True)
 class Need:
-    """A hook's value in a world: `mean` asks for its mean over the examples, not for the value."""
+    """A hook's value in a world or, with `mean`, its mean over the world's examples."""
 
     world: str
     hook: str
@@ -60,7 +60,7 @@ class Schedule:
 
     @cached_property
     def needs(self) -> frozenset[Need]:
-        """All that the passes draw on in worlds that are not edited, and what is read there."""
+        """Everything that passes use from runs without edits, and everything that is read in those runs."""
         records = {one.run.name for one in self.passes if one.run.is_record}
         found = {need for one in self.passes for need in _needs(one, self) if need.world not in records}
         read = {Need(run.input, self.steps.hook(s)) for run in self.plan.runs if not run.edits for s in run.reads}
@@ -94,7 +94,7 @@ def hook_order(layout: Layout, steps: Steps) -> tuple[str, ...]:
 
 
 def stop_after(layout: Layout, steps: Steps, hooks: Iterable[str]) -> str | None:
-    """The step before which a pass may end that must meet these hooks; None: at the end."""
+    """The step before which a pass that must meet these hooks may stop; None: it must run to the end."""
     step_of = {steps.hook(site): steps.step(site) for site in layout.sites}
     return _step(steps, max((steps.names.index(step_of[hook]) for hook in hooks), default=0) + 1)
 
@@ -114,12 +114,14 @@ def _pass(run: Run, layout: Layout, steps: Steps) -> Pass:
 
 
 def _settled(edit: Edit, edits: tuple[Edit, ...], layout: Layout) -> Edit:
-    """A stream that no edit of the pass reaches is the clean one, so that the pass may still start midway."""
+    """The edit on the clean run's stream, if no other edit reaches the stream: the pass can then start midway."""
     value = edit.value
-    if not (isinstance(value, Rebuilt) and value.rest == Current()):
-        return edit
     moved = touched(layout, [e.site for e in edits if not e.holds], [e.site for e in edits if e.holds])
-    return edit if layout.stream(edit.site) in moved else replace(edit, value=replace(value, rest=Of(CLEAN)))
+    if isinstance(value, Turned) and before_rotation(edit.site) not in moved:
+        return replace(edit, value=replace(value, value=Of(CLEAN)))
+    if isinstance(value, Rebuilt) and value.rest == Current() and layout.stream(edit.site) not in moved:
+        return replace(edit, value=replace(value, rest=Of(CLEAN)))
+    return edit
 
 
 def _needs(one: Pass, schedule: Schedule) -> Iterator[Need]:
@@ -137,36 +139,51 @@ def value_needs(value: Value, site: Site, layout: Layout, steps: Steps) -> Itera
             yield Need(world, steps.hook(site), mean=True)
         case Resampled():
             yield Need(CLEAN, steps.hook(site))
-        case Exchanged(inner, _):
-            yield from value_needs(inner, site, layout, steps)
-        case Rebuilt(rest, changes):
-            yield from _rest_needs(rest, site, layout, steps)
+        case Turned(inner, _):
+            yield from value_needs(inner, before_rotation(site), layout, steps)
+        case Rebuilt(rest, changes, recomputed):
+            if recomputed:
+                yield from _source_needs(rest, site, layout, steps)
+            else:
+                yield from _rest_needs(rest, site, layout, steps)
             for node, change in changes:
                 if change != rest:
                     yield from value_needs(change, layout.write(node), layout, steps)
                     if layout.is_sum(site):  # a change is a difference: the source is needed as it was, too
                         yield from value_needs(base(rest), layout.write(node), layout, steps)
-        case Current() | Zero():
-            pass
+        case _:
+            for part in parts_of(value):
+                yield from value_needs(part, site, layout, steps)
 
 
 def _rest_needs(rest: Value, site: Site, layout: Layout, steps: Steps) -> Iterator[Need]:
     if isinstance(rest, Of) and layout.is_sum(site):
         yield Need(rest.run, steps.hook(layout.stream(site)))
     elif not (isinstance(rest, Current) and layout.is_sum(site)):
-        for node in layout.sources(site):
-            yield from value_needs(base(rest), layout.write(node), layout, steps)
+        yield from _source_needs(rest, site, layout, steps)
+
+
+def _source_needs(rest: Value, site: Site, layout: Layout, steps: Steps) -> Iterator[Need]:
+    for node in layout.sources(site):
+        yield from value_needs(base(rest), layout.write(node), layout, steps)
 
 
 def built_on(edit: Edit, layout: Layout) -> tuple[Site, ...]:
-    """What an edit must have met in its own pass: the stream that it changes, or what every source of it wrote."""
+    """What an edit must have met in its own pass: the stream that it changes and what its changed sources wrote there,
+    or what every source of it wrote."""
+    if isinstance(edit.value, Turned) and edit.value.value == Current():
+        return (before_rotation(edit.site),)
     if not (isinstance(edit.value, Rebuilt) and edit.value.rest == Current()):
         return ()
     if layout.is_sum(edit.site):
-        return (layout.stream(edit.site),)
+        return (layout.stream(edit.site), *(layout.write(node) for node, _ in edit.value.changes))
     return tuple(layout.write(node) for node in layout.sources(edit.site))
 
 
+def before_rotation(port: Site) -> Site:
+    return Site(port.node, f"{port.port}-pre")
+
+
 def base(rest: Value) -> Value:
-    """What a changed source was in the stream that it is changed in. (Edits before leave the source itself clean.)"""
+    """What a changed source is in the stream that it is changed in; clean, where the pass itself has not been."""
     return Of(CLEAN) if isinstance(rest, Current) else rest

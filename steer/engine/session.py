@@ -1,31 +1,50 @@
 """One plan over lists of examples, batch by batch: the only loop that runs plans.
 
-The clean run of every batch comes first: its sums over all batches give the means that ablations need. Then every
-batch goes through the plan's runs. What the clean run leaves is kept while it fits into the budget, also for other
-plans over the same examples, and computed again when it does not.
+The clean run of every batch comes first: ablations need means over all batches. Then every batch goes through the
+plan's runs. The clean run's values are kept while they fit into the budget, also for other plans over the same
+examples, and are computed again otherwise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from steer.base.errors import KeyedError
+from steer.anatomy.layout import Layout
+from steer.anatomy.nodes import Site
+from steer.base.errors import KeyedError, SteerError
 from steer.base.log import LOG
-from steer.engine.engine import BATCH, Engine
+from steer.engine.engine import Engine
 from steer.engine.schedule import Pass, Schedule, make_schedule
 from steer.engine.store import Values
 from steer.engine.values import Hooks, Worlds
 from steer.models.greedy import saying_the_same, write_answers
 from steer.models.protocol import Batch, Reading
-from steer.plan.plan import CLEAN, COUNTERPART, REFERENCE, Greedy, Plan, Resampled, Run, runs_behind, values_within
+from steer.plan.plan import (
+    CLEAN,
+    COUNTERPART,
+    REFERENCE,
+    Edit,
+    Greedy,
+    Plan,
+    Rebuilt,
+    Resampled,
+    Run,
+    Stored,
+    Value,
+    runs_behind,
+    values_within,
+)
 
-COUNT = ("episodes", "count")  # the key of a recipe that says how many there are
+PADDED = "padded"
+COUNT = ("episodes", "count")  # the recipe's key for the number of examples
 
 
 @dataclass(frozen=True)
@@ -35,12 +54,13 @@ class Inputs:
     examples: Sequence[Any]
     counterparts: Sequence[Any] = ()
     reference: Sequence[Any] = ()
-    size: int = BATCH
+    size: int | None = None  # of a batch; None: as many as memory takes
+    stored: Mapping[Stored, NDArray[np.float64]] = field(default_factory=dict)  # directions and subspaces
 
 
 @dataclass(frozen=True)
 class Found:
-    """What one run gave on one batch: what it read, or the tokens that it wrote."""
+    """The output of one run on one batch: what it read, or the tokens that it wrote."""
 
     batch: Batch
     run: Run
@@ -56,6 +76,7 @@ class Session:
         self.schedule: Schedule = make_schedule(plan, engine.layout, engine.steps, engine.order)
         self.batches = engine.batches(inputs.examples, inputs.size)
         self._check()
+        self._check_features()
         LOG.debug("%d examples in %d batches, %d runs", len(inputs.examples), len(self.batches), len(plan.runs))
         for one in self.schedule.passes:
             LOG.debug(
@@ -72,8 +93,17 @@ class Session:
         if any(isinstance(v, Resampled) for v in values) and any(len(batch.rows) < 2 for batch in self.batches):
             raise KeyedError([(COUNT, "resample needs at least two episodes in every batch")])
 
+    def _check_features(self) -> None:
+        """Stored rows must have as many features as the site they are used at."""
+        for edit in (edit for run in self.plan.runs for edit in run.edits):
+            for at, value in _placed(edit, self.engine.layout):
+                numbers = self.inputs.stored.get(value) if isinstance(value, Stored) else None
+                size = self.engine.model.size(self.engine.steps.hook(at))[-1]
+                if numbers is not None and numbers.shape[-1] != size:
+                    raise SteerError(f"{value} has {numbers.shape[-1]} features, {at} has {size}")
+
     def _clean_pass(self) -> None:
-        """The clean run of every batch: what is kept of it while it fits into the budget, then the means."""
+        """The clean run of every batch, kept as far as the budget allows; then the means."""
         averaged = self.schedule.of(CLEAN, mean=True)
         for batch in self.batches:
             self.engine.hooks(batch, {*self.schedule.of(CLEAN), *averaged}, keep=True)
@@ -81,11 +111,19 @@ class Session:
         self.engine.means(averaged, self.batches)
         others = self.schedule.of(REFERENCE, mean=True)
         if others:
-            self.engine.means(others, self.engine.batches(self.inputs.reference))
+            self.engine.means(others, self._reference)
 
-    def means(self, world: str, hook: str, over: str) -> Tensor:
-        batches = self.batches if world == CLEAN else self.engine.batches(self.inputs.reference)
-        return self.engine.means([hook], batches).table(hook, over)
+    def means(self, world: str, hook: str, over: str, length: int) -> Tensor:
+        batches = self.batches if world == CLEAN else self._reference
+        return self.engine.means([hook], batches).table(hook, over, length)
+
+    @cached_property
+    def _reference(self) -> list[Batch]:
+        """The examples of another set that give means; in their own order, where padding counts."""
+        values = {v for run in self.plan.runs for edit in run.edits for v in values_within(edit.value)}
+        return self.engine.batches(
+            self.inputs.reference, in_order=any(getattr(v, "over", "") == PADDED for v in values)
+        )
 
     @torch.no_grad()
     def __iter__(self) -> Iterator[Found]:
@@ -125,7 +163,12 @@ class Session:
         runs: dict[str, Hooks] = {CLEAN: self.engine.hooks(batch, self.schedule.of(CLEAN), known=known)}
         if any(run.input == COUNTERPART for run in self.plan.runs):
             runs[COUNTERPART] = self._counterpart(batch)
-        return Worlds(self.engine.model, batch, runs, self.means)
+        return Worlds(self.engine.model, batch, runs, self.means, self.inputs.examples, self._stored)
+
+    @cached_property
+    def _stored(self) -> dict[Stored, Tensor]:
+        like = self.engine.model.like
+        return {key: torch.as_tensor(numbers).to(like) for key, numbers in self.inputs.stored.items()}
 
     def _counterpart(self, batch: Batch) -> Values:
         """The clean run on the counterparts of a batch, with the same tokens in the answer."""
@@ -161,3 +204,12 @@ class Session:
 def _steps(run: Run) -> int:
     """The most steps of an answer that a run writes itself."""
     return run.decoding.longest if isinstance(run.decoding, Greedy) else 0
+
+
+def _placed(edit: Edit, layout: Layout) -> Iterator[tuple[Site, Value]]:
+    """Every value that an edit is made of, with the site that it is a value of."""
+    if isinstance(edit.value, Rebuilt):
+        for node, change in edit.value.changes:
+            yield from ((layout.write(node), value) for value in values_within(change))
+    else:
+        yield from ((edit.site, value) for value in values_within(edit.value))

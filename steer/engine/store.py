@@ -13,7 +13,7 @@ Values = dict[str, Tensor]  # by hook
 
 
 class Store:
-    """What was computed for batches that may be asked again; other groups of batches make room, the oldest first."""
+    """Values of clean runs by batch. When the budget is full, the oldest other group of batches is dropped."""
 
     def __init__(self, budget: int = BUDGET) -> None:
         self.budget = budget
@@ -29,7 +29,7 @@ class Store:
         return self._kept.get(batch, {})
 
     def keep(self, batch: Batch, values: Mapping[str, Tensor]) -> None:
-        """Keep these too, if there is room or others can make it; a batch of no group keeps nothing."""
+        """Keep these values if they fit, dropping other groups if necessary. A batch of no group keeps none."""
         if batch not in self._kept:
             return
         new = size(values)

@@ -7,8 +7,9 @@ writes and what a port reads is the model's to say; nothing here knows nnsight.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -16,32 +17,61 @@ from torch import Tensor
 
 from steer.anatomy.nodes import Node, Site
 from steer.engine.ablation import resample
-from steer.engine.schedule import base
-from steer.models.protocol import Batch, Model, head_axis, token_axis
-from steer.plan.plan import CLEAN, Current, Edit, Exchanged, Mean, Of, Rebuilt, Resampled, Value, Zero
+from steer.engine.schedule import before_rotation
+from steer.models.places import chosen
+from steer.models.protocol import Batch, Model, Rotating, head_axis, token_axis
+from steer.plan.plan import (
+    CLEAN,
+    Current,
+    Edit,
+    Exchanged,
+    Mean,
+    Of,
+    Rebuilt,
+    Resampled,
+    Scaled,
+    Spot,
+    Stored,
+    Sum,
+    Turned,
+    Value,
+    Within,
+    Zero,
+)
 
 Hooks = Mapping[str, Tensor]
+NOTHING: Hooks = {}  # what a pass has met before it begins
 
 
 @dataclass
 class Worlds:
-    """All that the edits of a run draw on: other runs on the same batch by name, and the means of their examples."""
+    """Where the edits of a run take their values: other runs on the same batch by name, and means over examples."""
 
     model: Model
     batch: Batch
     runs: dict[str, Hooks]  # run -> hook -> value
-    means: Callable[[str, str, str], Tensor]  # (world, hook, over) -> 1, length, …
+    means: Callable[[str, str, str, int], Tensor]  # (world, hook, over, length) -> 1, length, …
+    examples: Sequence[Any] = ()  # that the batch is of: they know their spans
+    stored: Mapping[Stored, Tensor] = field(default_factory=dict)  # directions and subspaces
     _streams: dict[tuple[Value, Site], Tensor] = field(default_factory=dict)  # the same for all runs of a sweep
     _whole: dict[tuple[Value, str], Tensor] = field(default_factory=dict)
+    _chosen: dict[tuple[str, tuple[Spot, ...]], Tensor] = field(default_factory=dict)
 
     def change(self, edit: Edit) -> Callable[[Tensor, Hooks], Tensor]:
-        """What an edit does to the value of its hook, given what the pass has met before."""
+        """A function that applies an edit to the value of its hook, given what the pass has met before."""
 
         def change(value: Tensor, met: Hooks) -> Tensor:
             new = self.new(edit, value, met)
-            return at_places(value, new, edit) if edit.places else new
+            return at_places(value, new, edit.site, self.chosen(edit)) if edit.places else new
 
         return change
+
+    def chosen(self, edit: Edit) -> Tensor:
+        """B T: the places that an edit is made at."""
+        key = self.model.layout.sequence(edit.site), edit.places
+        if key not in self._chosen:
+            self._chosen[key] = chosen(self.model.layout, edit.site, edit.places, self.batch, self.examples)
+        return self._chosen[key]
 
     def new(self, edit: Edit, value: Tensor, met: Hooks) -> Tensor:
         """The hook's value with the edit made at every place: all of it, or one head's part."""
@@ -49,17 +79,31 @@ class Worlds:
         if isinstance(edit.value, Rebuilt):
             part = self.model.read(site, self.stream(edit.value, site, met), self.batch)
             return put_head(value, part, site) if site.node.is_head else part.expand_as(value)
-        new = self.whole(edit.value, site).expand_as(value)
+        if isinstance(edit.value, Turned):
+            return put_head(value, self._turned(edit.value, site, met), site)
+        new = self.whole(edit.value, site, value).expand_as(value)
         return put_head(value, new.select(head_axis(site), site.node.head or 0), site) if site.node.is_head else new
 
-    def whole(self, value: Value, site: Site) -> Tensor:
-        """A value at the hook that carries a site, for all heads: broadcastable to the clean one."""
+    def whole(self, value: Value, site: Site, now: Tensor | None = None) -> Tensor:
+        """A value at the hook that carries a site, for all heads: broadcastable to what the hook has `now`."""
         hook = self.model.steps.hook(site)
         match value:
+            case Current():
+                assert now is not None
+                return now
             case Of(run):
                 return self.runs[run][hook]
-            case Exchanged(inner, (first, second)):
-                return swap_rows(self.whole(inner, site), first - 1, second - 1)
+            case Exchanged(inner):
+                return self._exchange(self.whole(inner, site, now), value, site)
+            case Stored():
+                return self.stored[value]
+            case Scaled(inner, by):
+                return by * self.whole(inner, site, now)
+            case Sum(terms):
+                return sum((self.whole(term, site, now) for term in terms[1:]), self.whole(terms[0], site, now))
+            case Within(subspace, inside, outside):
+                around, rows = self.whole(outside, site, now), self.stored[subspace]
+                return around + (self.whole(inside, site, now) - around) @ rows.T @ rows
             case Mean() | Zero() | Resampled():
                 if (value, hook) not in self._whole:
                     self._whole[value, hook] = self._ablated(value, hook, site)
@@ -76,30 +120,59 @@ class Worlds:
             case Resampled(seed):
                 return resample(self.runs[CLEAN][hook], real, np.random.default_rng((seed, self.batch.number)))
             case Mean(over, world):
-                return self.means(world, hook, over)[:, : real.shape[1]].to(like.dtype)
+                return self.means(world, hook, over, real.shape[1]).to(like.dtype)
 
-    def write(self, node: Node, value: Value) -> Tensor:
-        """What a node adds to its stream."""
-        return self.model.written(node, self.whole(value, self.model.layout.write(node)))
+    def _exchange(self, value: Tensor, wanted: Exchanged, site: Site) -> Tensor:
+        return swap_rows(value, *self._columns(wanted.places), 3 if wanted.keys else token_axis(site))
+
+    def _columns(self, places: tuple[int, int]) -> tuple[list[int], list[int]]:
+        """In which column of each example two places of the prompt (from 1) are."""
+        first, second = (self.batch.in_prompt(place - 1) for place in places)
+        return first, second
+
+    def _turned(self, value: Turned, site: Site, met: Hooks) -> Tensor:
+        """One head's query or key, from what it is before rotation."""
+        before = before_rotation(site)
+        whole = met[self.model.steps.hook(before)] if value.value == Current() else self.whole(value.value, before)
+        one = whole.select(head_axis(before), before.node.head or 0)
+        return cast(Rotating, self.model).turned(site, one, self.batch, self._columns(value.places))
+
+    def write(self, node: Node, value: Value, met: Hooks = NOTHING) -> Tensor:
+        """What a node adds to its stream. `Current`: as this pass has it; clean, where the pass has not been."""
+        site = self.model.layout.write(node)
+        hook = self.model.steps.hook(site)
+        now = met[hook] if hook in met else self.runs[CLEAN].get(hook)
+        return self.model.written(node, self.whole(value, site, now))
 
     def stream(self, value: Rebuilt, site: Site, met: Hooks) -> Tensor:
         """The stream that a port reads, with some sources changed."""
+        if value.recomputed:
+            return self._through_mlps(value, site, met)
         if not self.model.layout.is_sum(site):
             changed = dict(value.changes)
-            return self.model.folded(site, lambda node: self._folded(node, changed.get(node, value.rest), met))
-        before = base(value.rest)
+            return self.model.folded(site, lambda node: self.write(node, changed.get(node, value.rest), met))
         stream = self._rest(value.rest, site, met)
         for node, change in value.changes:
-            if change != before:
-                stream = stream + (self.write(node, change) - self.write(node, before))
+            if change != value.rest:
+                stream = stream + (self.write(node, change, met) - self.write(node, value.rest, met))
         return stream
 
-    def _folded(self, node: Node, value: Value, met: Hooks) -> Tensor:
-        """What a node adds; `Current`: as this pass has it, which is clean where the pass has not been."""
-        if not isinstance(value, Current):
-            return self.write(node, value)
-        hook = self.model.steps.hook(self.model.layout.write(node))
-        return self.model.written(node, met[hook] if hook in met else self.runs[CLEAN][hook])
+    def _through_mlps(self, value: Rebuilt, site: Site, met: Hooks) -> Tensor:
+        """The same where MLPs read the changed stream, too: from all sources, in the order of the layers."""
+        changed, known = dict(value.changes), dict[Node, Tensor]()
+
+        def write(node: Node) -> Tensor:
+            if node not in known:
+                own = Site(node)
+                follows = node not in changed and not node.is_head and bool(self.model.layout.inputs(node))
+                known[node] = (
+                    self.model.written(node, self.model.read(own, self.model.folded(own, write), self.batch))
+                    if follows
+                    else self.write(node, changed.get(node, value.rest), met)
+                )
+            return known[node]
+
+        return self.model.folded(site, write)
 
     def _rest(self, rest: Value, site: Site, met: Hooks) -> Tensor:
         point = self.model.layout.stream(site)
@@ -108,7 +181,7 @@ class Worlds:
         if isinstance(rest, Of):
             return self.runs[rest.run][self.model.steps.hook(point)]
         if (rest, point) not in self._streams:
-            self._streams[rest, point] = self.model.folded(site, lambda node: self.write(node, rest))
+            self._streams[rest, point] = self.model.folded(site, lambda node: self.write(node, rest, met))
         return self._streams[rest, point]
 
 
@@ -119,16 +192,16 @@ def put_head(value: Tensor, part: Tensor, site: Site) -> Tensor:
     return changed
 
 
-def at_places(value: Tensor, new: Tensor, edit: Edit) -> Tensor:
-    """A copy of a hook's value with the new one at some places of the sequence (queries, for a pattern)."""
-    axis = token_axis(edit.site)
-    rows = [place - 1 for place in edit.places if place <= value.shape[axis]]
-    where = torch.tensor(rows, dtype=torch.long, device=value.device)
-    return value.clone().index_copy_(axis, where, new.index_select(axis, where))
+def at_places(value: Tensor, new: Tensor, site: Site, places: Tensor) -> Tensor:
+    """A hook's value with the new one at some places of the sequence (queries, for a pattern): B T."""
+    sizes = [len(places), *[1] * (value.ndim - 1)]
+    sizes[token_axis(site)] = places.shape[1]
+    return torch.where(places.view(sizes), new, value)
 
 
-def swap_rows(value: Tensor, first: int, second: int) -> Tensor:
-    """Two positions of every example exchanged: B T D."""
-    changed = value.clone()
-    changed[:, first], changed[:, second] = value[:, second], value[:, first]
-    return changed
+def swap_rows(value: Tensor, first: Sequence[int], second: Sequence[int], axis: int = 1) -> Tensor:
+    """Two columns of every example, each in its own place, exchanged along an axis."""
+    changed, given = value.clone().movedim(axis, 1), value.movedim(axis, 1)
+    rows = list(range(len(value)))
+    changed[rows, list(first)], changed[rows, list(second)] = given[rows, list(second)], given[rows, list(first)]
+    return changed.movedim(1, axis)

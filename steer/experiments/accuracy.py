@@ -18,7 +18,7 @@ def accuracy(
     checkpoint: Checkpoint, episodes: Sequence[Example], tell: Callable[[int], None] = lambda done: None,
     trained: Sequence[Example] = (),
 ) -> Accuracy:  # fmt: skip
-    """With the examples that were `trained` on given, the task may report on those that are new."""
+    """Scores of a checkpoint. `trained`: examples it was trained on, so that the task can report on new ones."""
     given = []
     for answer in checkpoint.answers(episodes):
         given.append(answer)

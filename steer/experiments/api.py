@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steer.base.errors import ConfigError, SteerError
+from steer.base.memory import parse_memory
 from steer.base.shipped import DEFAULT_TASK
 from steer.drawing.look import look_of
 from steer.experiments.given import (
@@ -38,24 +39,28 @@ def build_recipe(name: str = "recipe", **keys: Any) -> Loaded:
 
 def run(
     recipe: RecipeLike, checkpoint: CheckpointLike | None = None, *, changes: Changes = (),
-    out: Path | str | None = None, device: str = "cpu", dtype: str = "float32", force: bool = False,
-    formats: Sequence[str] = (), tell: Callable[[float], None] = lambda done: None,
+    out: Path | str | None = None, device: str = "cpu", dtype: str = "float32", memory: str = "4G",
+    force: bool = False, formats: Sequence[str] = (), tell: Callable[[float], None] = lambda done: None,
 ) -> Result:  # fmt: skip
     """Run a recipe (by name or path, a dict, or a loaded one) on the checkpoint that it names, or on another.
 
     With `out`, the result is written to a folder there as `steer run` does, and not computed again if it is there
     already; without, nothing is written to disk.
     """
+    from steer.engine.engine import Engine
     from steer.experiments.one import experiment_hash, run_experiment
 
+    most = parse_memory(memory)
     loaded = recipe_of(recipe, changes, _named(recipe, checkpoint))
     subject = subject_for(loaded, checkpoint, device, dtype)
+    engine = Engine(subject.model, most // 4, most)
     if out is None:
-        return run_experiment(loaded, subject, tell)
+        return run_experiment(loaded, subject, tell, engine)
     from steer.experiments.many import run_loaded
 
-    folder = Path(out) / f"{loaded.name}-{experiment_hash(loaded.recipe, subject)[:8]}"
-    result = run_loaded(loaded, subject, folder, force, tell, look=look_of(formats)).result
+    content = experiment_hash(loaded.recipe, subject, loaded.folder, most)
+    folder = Path(out) / f"{loaded.name}-{content[:8]}"
+    result = run_loaded(loaded, subject, folder, force, tell, engine, content, look_of(formats)).result
     assert result is not None
     return result
 
@@ -67,13 +72,13 @@ def _named(recipe: RecipeLike, checkpoint: CheckpointLike | None) -> str | None:
 
 def run_many(
     recipes: Sequence[str | Path], *, changes: Changes = (), out: Path | str = "results", device: str = "cpu",
-    dtype: str = "float32", jobs: int = 1, force: bool = False, formats: Sequence[str] = (),
+    dtype: str = "float32", memory: str = "4G", jobs: int = 1, force: bool = False, formats: Sequence[str] = (),
     tell: Callable[[float, str], None] = lambda done, name: None,
 ) -> list[Outcome]:  # fmt: skip
     """Run recipes by name, path or folder; a bad one does not stop the others: each outcome has a result or faults."""
     from steer.experiments.many import Job, run_batch
 
-    job = Job(change_words(changes), Path(out), device, dtype, force, look_of(formats))
+    job = Job(change_words(changes), Path(out), device, dtype, parse_memory(memory), force, look_of(formats))
     return run_batch(list(map(str, recipes)), job, jobs, tell)
 
 

@@ -10,16 +10,18 @@ import torch
 from steer.anatomy.nodes import Site
 from steer.base.errors import SteerError
 from steer.base.shown import Card, Shown
+from steer.base.yaml import Document
 from steer.engine.engine import Engine
 from steer.engine.session import Found, Inputs, Session
-from steer.experiments.api import build_recipe
 from steer.experiments.attend import plain_numbers
 from steer.measures.marks import right_entries
 from steer.measures.pattern import axis_tokens
-from steer.models.checkpoint import Checkpoint
+from steer.models.subject import Subject
 from steer.recipe.lower import lower
+from steer.recipe.schema import Recipe
+from steer.recipe.tasked import recipe_schema
 from steer.results.details import Pattern
-from steer.tasks.task import Example
+from steer.tasks.task import Example, Handle, Task
 
 STEERED = "steered"
 
@@ -36,13 +38,14 @@ class SteeredAnswer(Shown):
     answer: tuple[str, ...]  # the model's
     predicted: tuple[str, ...]  # the task's with the variable changed
     steered: tuple[str, ...]  # the model's, with the intervention on
-    before: Pattern
-    after: Pattern
-    program: str  # what the task calls that which gives its answers
+    before: Pattern | None
+    after: Pattern | None
+    program: str  # the task's name for the program that computes its answers
 
     @property
-    def patterns(self) -> tuple[Pattern, Pattern]:
-        return self.before, self.after
+    def patterns(self) -> tuple[Pattern, ...]:
+        """Before and after, where the task knows whose attention to look at."""
+        return tuple(filter(None, (self.before, self.after)))
 
     def card(self) -> Card:
         return Card(f"{self.checkpoint}, with another {self.variable}", self.lines)
@@ -60,40 +63,51 @@ class SteeredAnswer(Shown):
 
 
 @torch.no_grad()
-def ask(checkpoint: Checkpoint, episode: Example, variable: str, sites: Sequence[str] = ()) -> SteeredAnswer:
-    task = checkpoint.task
+def ask(subject: Subject, episode: Example, variable: str, sites: Sequence[str] = ()) -> SteeredAnswer:
+    task = subject.task
     other = task.counterpart(episode, variable)
     if other is None:
         raise SteerError(f"the {variable} of this prompt cannot be changed: {task.why_fixed(episode, variable)}")
-    handle, output = task.handles[variable], f"${task.output_role}"
-    recipe = build_recipe(
-        kind="steer", variable=variable, by=handle.by, sets=[{"name": STEERED, "sites": list(sites or handle.sites)}],
-        episodes=dict(task.needed.keys),
-        measures=[
-            {"name": "attention-pattern", "heads": output}, {"name": "exact-match", "decoding": "greedy"},
-        ],
-    ).recipe  # fmt: skip
-    engine, plan = Engine(checkpoint.model), lower(recipe, checkpoint.names).plan
-    head, vocabulary = checkpoint.names.head(output), checkpoint.vocabulary
+    subject.examine([episode])
+    recipe = recipe_of(task, variable, sites)
+    engine, plan = Engine(subject.model), lower(recipe, subject.names).plan
+    vocabulary = subject.scoring.vocabulary
+    head = subject.names.head(f"${task.output_role}") if task.output_role else None
 
     def runs(shown: Example) -> Iterator[Found]:
         return iter(Session(engine, plan, Inputs([shown], [other])))
 
-    def look(condition: str, written: tuple[str, ...]) -> Pattern:
+    def look(condition: str, written: tuple[str, ...]) -> Pattern | None:
+        if head is None:
+            return None
         one = next(one for one in runs(episode.answering(written)) if one.run.condition == condition)
         queries, keys = axis_tokens(engine.layout, head, one.batch, 0, vocabulary)
         weights = plain_numbers(one.values[Site(head, "pattern")][0])
         wanted = episode.answering(other.answer) if condition == STEERED else episode  # what is to be said now
-        right = right_entries(checkpoint.names, task, head, wanted, one.batch, 0)
+        right = right_entries(subject.names, task, head, wanted, one.batch, 0)
         return Pattern(
             str(head), str(episode), written, queries, keys, weights, condition, episode.answer,
-            tuple(checkpoint.names.plays(head)), right,
+            tuple(subject.names.plays(head)), right,
         )  # fmt: skip
 
     written = {one.run.condition: one.written for one in runs(episode) if one.written is not None}
     clean, steered = (vocabulary.decode_answer(written[when][0].tolist()) for when in ("before", STEERED))
     changed = tuple(str(edit.site) for run in plan.runs if run.name == STEERED for edit in run.edits)
     return SteeredAnswer(
-        str(episode), checkpoint.name, variable, changed, episode.answer, clean, other.answer, steered,
+        str(episode), subject.name, variable, changed, episode.answer, clean, other.answer, steered,
         look("before", clean), look(STEERED, steered), task.words.program,
     )  # fmt: skip
+
+
+def recipe_of(task: Task, variable: str, sites: Sequence[str]) -> Recipe:
+    """The variable changed at these sites, or where the task knows that it can be; answers written, attention seen."""
+    handle = task.handles.get(variable, Handle("counterpart", ()))
+    if not sites and not handle.sites:
+        raise SteerError(f"--at: at which sites should {variable} be changed? The task {task.name!r} knows none")
+    looked = [{"name": "attention-pattern", "heads": f"${task.output_role}"}] if task.output_role else []
+    keys = {
+        "kind": "steer", "variable": variable, "by": handle.by, "episodes": dict(task.needed.keys),
+        "sets": [{"name": STEERED, "sites": list(sites or handle.sites)}],
+        "measures": [*looked, {"name": "exact-match", "decoding": "greedy"}],
+    }  # fmt: skip
+    return recipe_schema(task).check(Document("recipe", keys))

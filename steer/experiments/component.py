@@ -1,8 +1,8 @@
 """One component's page: what it writes, what it looks at, what it would copy.
 
 Logit contribution overall, by output position and by token; attention accuracy by position; alignment of the OV circuit
-with the unembedding against a null of other rows. What a component does not have (an encoder head has no direct
-logit contribution, an MLP no attention) is left out and said so.
+with the unembedding against a null of other rows. What a component does not have (an MLP has no attention) is left out,
+with a note.
 """
 
 from __future__ import annotations
@@ -19,20 +19,22 @@ from steer.anatomy.nodes import Node, Site
 from steer.base.shown import Card, Shown
 from steer.drawing.tables import interval, make_table
 from steer.engine.engine import Engine
-from steer.measures.alignment import Alignment, add_alignment
+from steer.engine.session import Inputs, Session
+from steer.measures.alignment import Alignment, add_alignment, looked_at
 from steer.measures.attention import attention_accuracy
 from steer.measures.attribution import logit_attribution
 from steer.measures.measure import is_crossing
-from steer.models.checkpoint import Checkpoint
 from steer.models.protocol import Batch, Reading
 from steer.models.scoring import Scoring
+from steer.models.subject import Subject
+from steer.plan.plan import clean_plan
 from steer.results.details import Histogram
 from steer.results.rows import ROW_TITLES, Labels, Row, number, row_cells
 from steer.results.tally import Tally, bootstrap_weights
 from steer.tasks.task import ANSWER, Example
 
 TITLES = {
-    "logit-attribution": "logit contribution (final LayerNorm frozen)",
+    "logit-attribution": "logit contribution (final norm frozen)",
     "attention-accuracy": "attention accuracy",
 }
 
@@ -47,7 +49,7 @@ class Page(Shown):
     rows: list[Row]
     alignment: Histogram | None = None
     left_out: list[str] = field(default_factory=list)
-    numbering: str = ""  # whose numbers heads have, if they were renumbered
+    numbering: str = ""  # whose numbering the heads have, if they were renumbered
     token: str = "token"  # what the task calls a token that counts
 
     def card(self) -> Card:
@@ -56,29 +58,36 @@ class Page(Shown):
 
 
 @torch.no_grad()
-def component_page(checkpoint: Checkpoint, node: Node, episodes: Sequence[Example], seed: int = 0) -> Page:
-    engine, scoring = Engine(checkpoint.model), checkpoint.scoring
+def component_page(subject: Subject, node: Node, episodes: Sequence[Example], seed: int = 0) -> Page:
+    subject.examine(episodes)
+    engine, scoring = Engine(subject.model), subject.scoring
     layout, crossing = engine.layout, is_crossing(engine.layout, node)
     tallies = _tallies(node, len(episodes), layout, scoring)
     aligned = Alignment(len(episodes))
-    for batch in engine.batches(episodes):
-        values, target = engine.reading(batch), batch.target
+    for found in Session(engine, clean_plan(_reads(node, layout)), Inputs(episodes)):
+        batch, values, target = found.batch, found.values, found.batch.target
         if layout.reaches_logits(node):
             alternatives = scoring.alternatives([episodes[row] for row in batch.rows])
             share = _contribution(engine, node, batch, values, alternatives)
             _add_contribution(scoring, batch, share, tallies)
         if crossing:
             pattern, keys = batch.at(ANSWER, values[Site(node, "pattern")]), batch.tokens[layout.looks_at(node)]
-            found = attention_accuracy(pattern, keys, target)
-            tallies["attention-accuracy"].put_tensors(batch.rows, found, scoring.counts(target))
+            hits = attention_accuracy(pattern, keys, target)
+            tallies["attention-accuracy"].put_tensors(batch.rows, hits, scoring.counts(target))
+        if copies(layout, node):
             add_alignment(aligned, engine.model, scoring, node, batch, values)
     weights = bootstrap_weights(len(episodes), seed)
-    page = Page(str(node), checkpoint.name, len(episodes), [r for t in tallies.values() for r in t.table(weights)])
-    if crossing:
+    page = Page(str(node), subject.name, len(episodes), [r for t in tallies.values() for r in t.table(weights)])
+    if copies(layout, node):
         page.alignment = aligned.histogram("clean", str(node))
-    page.left_out, page.numbering = _left_out(node, layout), checkpoint.record.numbering
-    page.token = checkpoint.task.words.token
+    page.left_out, page.numbering = _left_out(node, layout), subject.weights.numbering
+    page.token = subject.task.words.token
     return page
+
+
+def _reads(node: Node, layout: Layout) -> list[Site]:
+    written = [layout.write(node), *layout.scales] if layout.reaches_logits(node) else []
+    return [*written, *([Site(node, "pattern"), looked_at(layout, node)] if is_crossing(layout, node) else [])]
 
 
 def _tallies(node: Node, episodes: int, layout: Layout, scoring: Scoring) -> dict[str, Tally]:
@@ -114,14 +123,19 @@ def _add_contribution(scoring: Scoring, batch: Batch, share: Tensor, tallies: di
         tallies[token].put_tensors(batch.rows, (share * here).sum(1, keepdim=True) / total.clamp(min=1), total)
 
 
+def copies(layout: Layout, node: Node) -> bool:
+    """Does it copy from the end of another stream to the one that the logits read?"""
+    return is_crossing(layout, node) and layout.reads(Site(node, "v")) != layout.block(node).writes
+
+
 def _left_out(node: Node, layout: Layout) -> list[str]:
     notes = []
     if not layout.reaches_logits(node):
-        notes.append(
-            "no logit contribution: it writes into the encoder's stream, which the logits do not read directly"
-        )
+        notes.append("no logit contribution: it writes into a stream that the logits do not read directly")
     if not is_crossing(layout, node):
-        notes.append("no attention accuracy and no OV alignment: it does not attend from the decoder to the prompt")
+        notes.append("no attention accuracy and no OV alignment: it does not look from the answer at the prompt")
+    elif not copies(layout, node):
+        notes.append("no OV alignment: it reads the stream that it writes into")
     if not node.is_head:
         notes.append("no attention pattern: it is not a head")
     return notes

@@ -48,7 +48,7 @@ class Shown:
 
 
 def _shown_of_folder(loaded: Checkpoint, folder: Path) -> Shown:
-    from steer.experiments.one import check_lengths
+    from steer.experiments.examples import check_lengths
 
     episodes = loaded.task.read(folder)
     check_lengths(episodes, loaded)

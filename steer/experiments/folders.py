@@ -14,11 +14,27 @@ def results_folder(verb: str, checkpoint: str, *more: str, within: Path = Path("
 
     Two folders of one name may hold different weights, so what is not shipped also goes by the weights' hash.
     """
+    from steer.models.families import family_of
+    from steer.models.huggingface.family import HuggingFaceFamily
     from steer.models.record import read_record
 
+    family, place = family_of(checkpoint)
+    if isinstance(family, HuggingFaceFamily):
+        return within / "-".join((verb, family.short_name(place), *more))
     folder = locate(checkpoint)
     own = () if is_shipped(folder) else (read_record(folder).weights_sha256[:8],)
     return within / "-".join((verb, folder.resolve().name, *own, *more))
+
+
+def numbering_of(checkpoint: str) -> str:
+    """What a reader of head numbers must know; empty where heads are numbered as trained."""
+    from steer.models.families import family_of
+    from steer.models.huggingface.family import HuggingFaceFamily
+    from steer.models.record import read_record
+
+    if isinstance(family_of(checkpoint)[0], HuggingFaceFamily):
+        return ""
+    return read_record(locate(checkpoint)).numbering
 
 
 def check_empty(folder: Path) -> None:

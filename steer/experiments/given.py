@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 RecipeLike: TypeAlias = "Loaded | str | Path | Mapping[str, Any]"
 CheckpointLike: TypeAlias = "Subject | str | Path"
 Changes: TypeAlias = "Sequence[str] | Mapping[str, Any]"
-DTYPES = ("float32", "float64")
 
 
 def recipe_of(given: RecipeLike, changes: Changes = (), checkpoint: str | None = None) -> Loaded:
@@ -63,17 +62,26 @@ def name_of(checkpoint: CheckpointLike) -> str:
     return checkpoint.name
 
 
-def subject_of(given: CheckpointLike, device: str = "cpu", dtype: str = "float32") -> Subject:
-    """A model of any family; a name is loaded, an object taken as it is."""
-    from steer.models.devices import check_device
-    from steer.models.families import load_subject
+def subject_of(
+    given: CheckpointLike, device: str = "cpu", dtype: str = "float32", task: Path | str | None = None
+) -> Subject:
+    """A model of any family; a name is loaded, an object taken as it is. `task`: a file of prompts to put to it."""
+    from steer.models.devices import check_device, check_dtype
+    from steer.models.families import load_subject, task_of, tokenizer_of
+    from steer.tasks.prompts.task import Prompts, read_prompts
 
     if not isinstance(given, str | Path):
         _check_subject(given)
         return given
     check_dtype(dtype)
     check_device(device)
-    return load_subject(str(given), device, dtype)
+    name = str(given)
+    if task is not None:  # what is wrong with the file is said before any weights are read
+        brought = read_prompts(Path(task), "steer", tokenizer_of(name), str(Path(task).resolve()))
+        return load_subject(name, device, dtype).about(brought)
+    subject = load_subject(name, device, dtype)
+    typed = task_of(name) == Prompts.name
+    return subject.about(Prompts(tokenizer=tokenizer_of(name))) if typed else subject
 
 
 def checkpoint_of(given: CheckpointLike, device: str = "cpu") -> Checkpoint:
@@ -95,11 +103,6 @@ def _check_subject(given: Subject) -> None:
         raise SteerError(f"a checkpoint is a name, a path or a loaded checkpoint, not {given!r:.60}")
 
 
-def check_dtype(dtype: str) -> None:
-    if dtype not in DTYPES:
-        raise ConfigError(f"--dtype is float32 or float64, not {dtype!r}")
-
-
 def check_split(split: str, task: Task) -> None:
     if split not in task.splits:
         raise SteerError(f"--split: {unknown('split', str(split), task.splits)}")
@@ -107,11 +110,13 @@ def check_split(split: str, task: Task) -> None:
 
 def subject_for(loaded: Loaded, given: CheckpointLike | None, device: str, dtype: str) -> Subject:
     """The checkpoint that is given, else the one that a recipe names; what is wrong with that has its place."""
-    from steer.models.devices import check_device
+    from steer.models.devices import check_device, check_dtype
+    from steer.models.families import load_subject
 
-    if given is not None:
-        return subject_of(given, device, dtype)
     check_dtype(dtype)
     check_device(device)
+    if given is not None and not isinstance(given, str | Path):
+        _check_subject(given)
+        return given
     with loaded.placing(), keyed("checkpoint"):
-        return subject_of(loaded.recipe.checkpoint, device, dtype)
+        return load_subject(loaded.recipe.checkpoint if given is None else str(given), device, dtype)

@@ -53,7 +53,7 @@ def _told(needed: dict[str, Any], max_length: int, **more: Any) -> Told:
     TASKS[more["task"]]  # an unknown one is named with its neighbours
     missing = [_option(name) for name, value in needed.items() if value is None]
     if missing:
-        raise SteerError(f"a state dict does not say all: give {', '.join(missing)}")
+        raise SteerError(f"a state dict does not say everything: give {', '.join(missing)}")
     if not needed.pop("norm_first"):
         raise SteerError(POST_NORM)
     if needed["activation"] not in ACTIVATIONS:
@@ -65,7 +65,7 @@ def _refuse_options(given: dict[str, Any]) -> None:
     said = [_option(name) for name, value in given.items() if value is not None]
     if said:
         raise SteerError(
-            f"{', '.join(said)}: only for a state dict in a {SAFE} file; the authors' file says all itself"
+            f"{', '.join(said)}: only for a state dict in a {SAFE} file; the authors' file says all of this itself"
         )
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from json import loads
 from pathlib import Path
-from typing import Any
 
 from steer.base.errors import SteerError, unknown
 from steer.base.files import write_atomically
@@ -21,6 +19,7 @@ from steer.base.shipped import (
 )
 from steer.base.yaml import read
 from steer.experiments.given import check_split
+from steer.models.record import read_record
 from steer.results.provenance import Json
 from steer.tasks import TASKS
 from steer.tasks.task import Example
@@ -31,21 +30,8 @@ def ls() -> dict[str, list[Json]]:
     described = zip(recipe_names(), map(read, recipe_files()), strict=True)
     return {
         "recipes": [{"name": name, "description": file.data.get("description", "")} for name, file in described],
-        "checkpoints": [_checkpoint(path.parent.name, loads(path.read_text())) for path in checkpoint_records()],
+        "checkpoints": [read_record(path.parent).summary(path.parent.name) for path in checkpoint_records()],
         "presets": [_preset(path) for path in preset_files()],
-    }
-
-
-def _checkpoint(name: str, record: dict[str, Any]) -> Json:
-    config, accuracy = record["config"], record["accuracy"] or {}
-    return {
-        "name": name,
-        "exact_match": accuracy.get("exact_match"),
-        "layers": [config["encoder_layers"], config["decoder_layers"]],
-        "heads": config["heads"],
-        "d_model": config["d_model"],
-        "seed": record["seed"],
-        "description": record["description"],
     }
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from steer.base.errors import SteerError, unknown
 from steer.base.shipped import DEFAULT
 from steer.experiments.api import run
-from steer.experiments.given import CheckpointLike, checkpoint_of, subject_of
+from steer.experiments.given import CheckpointLike, subject_of
 from steer.models.families import names_of
 from steer.results.details import Pattern
 from steer.results.result import Result
@@ -26,7 +26,8 @@ MOST = 2_000  # episodes of the held-out split
 
 def ask(
     prompt: str | None = None, *, episode: int | None = None, swap: tuple[str, str] | None = None,
-    change: str | None = None, sites: Sequence[str] = (), checkpoint: CheckpointLike = DEFAULT, device: str = "cpu",
+    change: str | None = None, sites: Sequence[str] = (), checkpoint: CheckpointLike = DEFAULT,
+    task: Path | str | None = None, device: str = "cpu",
 ) -> SteeredAnswer:  # fmt: skip
     """Ask the model, predict what it would say if one variable were different, make it so, and compare.
 
@@ -35,7 +36,7 @@ def ask(
     from steer.experiments import ask as asking
     from steer.experiments.attend import choose_episode
 
-    loaded = checkpoint_of(checkpoint, device)
+    loaded = subject_of(checkpoint, device, task=task)
     variable = _variable(change, loaded.task)
     if episode is None and prompt is None:
         shown = loaded.task.examples(loaded.task.selection(count=1), loaded.data_seed, variable)[0]
@@ -48,26 +49,26 @@ def ask(
 
 def attend(
     head: str, prompt: str | None = None, *, episode: int | None = None, checkpoint: CheckpointLike = DEFAULT,
-    device: str = "cpu",
+    task: Path | str | None = None, device: str = "cpu",
 ) -> Pattern:  # fmt: skip
     """What a head (or the lead of a role: `$output`) attends to on a test episode, or on a prompt of yours."""
     from steer.experiments import attend as attending
 
     node = _names(checkpoint).head(head)
-    loaded = checkpoint_of(checkpoint, device)
+    loaded = subject_of(checkpoint, device, task=task)
     return attending.attention_pattern(loaded, node, attending.choose_episode(loaded, episode, prompt))
 
 
 def attend_all(
     prompt: str | None = None, *, heads: str = "*", episode: int | None = None,
-    checkpoint: CheckpointLike = DEFAULT, device: str = "cpu",
+    checkpoint: CheckpointLike = DEFAULT, task: Path | str | None = None, device: str = "cpu",
 ) -> list[Pattern]:  # fmt: skip
     """The same for every head that a pattern of names (`dec-cross-*.*`) fits, from one forward pass."""
     from steer.experiments import attend as attending
 
     names = _names(checkpoint)
     nodes = names.layout.heads if heads == "*" else names.heads(heads)
-    loaded = checkpoint_of(checkpoint, device)
+    loaded = subject_of(checkpoint, device, task=task)
     return attending.attention_patterns(loaded, nodes, attending.choose_episode(loaded, episode, prompt))
 
 
@@ -80,14 +81,17 @@ def attribute(
     return run(ATTRIBUTION, checkpoint, changes=changes, out=out, device=device, force=force, tell=tell)
 
 
-def component(head: str, checkpoint: CheckpointLike = DEFAULT, *, episodes: int = MOST, device: str = "cpu") -> Page:
+def component(
+    head: str, checkpoint: CheckpointLike = DEFAULT, *, episodes: int = MOST, task: Path | str | None = None,
+    device: str = "cpu",
+) -> Page:  # fmt: skip
     """One head's or MLP's page: what it writes, what it looks at, what it would copy."""
     from steer.experiments import component as pages
 
     nodes = _names(checkpoint).nodes(head)
     if len(nodes) != 1:
         raise SteerError(f"--head: {head!r} stands for {len(nodes)} components; one is wanted")
-    loaded = checkpoint_of(checkpoint, device)
+    loaded = subject_of(checkpoint, device, task=task)
     wanted = loaded.task.selection(count=checked_count(episodes))
     return pages.component_page(loaded, nodes[0], loaded.task.examples(wanted, loaded.data_seed))
 
@@ -105,9 +109,10 @@ def _names(checkpoint: CheckpointLike) -> Names:
 
 def _variable(given: str | None, task: Task) -> str:
     """The variable to change: the one that is named, else the task's usual one."""
-    if not task.handles:
+    known = list(task.handles) or list(task.variables)
+    if not known:
         raise SteerError(f"the task {task.name!r} has no variables to change")
-    usual = task.exchange.variable if task.exchange else next(iter(task.handles))
-    if given is not None and given not in task.handles:
-        raise SteerError(f"--change: {unknown('variable', str(given), list(task.handles))}")
+    usual = task.exchange.variable if task.exchange else known[0]
+    if given is not None and given not in known:
+        raise SteerError(f"--change: {unknown('variable', str(given), known)}")
     return given or usual

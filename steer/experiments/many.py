@@ -8,9 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from steer.base.errors import ConfigError, SteerError
+from steer.base.errors import ConfigError, Fault, SteerError
 from steer.base.files import check_folder, is_there
 from steer.base.log import BUG, LOG, is_debugging, traceback_of
+from steer.base.memory import MEMORY
 from steer.drawing.look import PLAIN, Look
 from steer.experiments.given import subject_for
 from steer.experiments.processes import TRIES, in_processes
@@ -35,6 +36,7 @@ class Job:
     out: Path = Path("results")
     device: str = "cpu"
     dtype: str = "float32"
+    memory: int = MEMORY
     force: bool = False
     look: Look = PLAIN
 
@@ -48,7 +50,7 @@ class Outcome:
     pictures: list[Path] = field(default_factory=list)
     unchanged: bool = False
     faults: tuple[str, ...] = ()
-    undrawn: tuple[str, ...] = ()  # pictures that failed, and why; the numbers are there
+    undrawn: tuple[str, ...] = ()  # why pictures failed; the numbers are there
     traceback: str = ""  # of an internal error; with --debug, of any
 
     def to_json(self) -> Json:
@@ -61,7 +63,7 @@ class Outcome:
 
 
 def split_changes(words: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
-    """Recipes and `key=value` changes stand together on the command line."""
+    """The words of a command line as recipes and `key=value` changes."""
     changes = tuple(word for word in words if "=" in word and not is_there(word))
     names = [word for word in words if word not in changes]
     if not names:
@@ -90,7 +92,7 @@ def run_paths(paths: Sequence[Path], job: Job, jobs: int, advance: Advance) -> l
 
 
 def interrupted(done: int, total: int) -> KeyboardInterrupt:
-    """An interrupt that says what is kept, if anything is."""
+    """An interrupt with a message about the finished results, if there are any."""
     return KeyboardInterrupt(*[f"{done} of {total} results were finished and are kept"] * (done > 0))
 
 
@@ -110,7 +112,7 @@ def _side_by_side(paths: Sequence[Path], job: Job, jobs: int) -> Iterator[tuple[
 
 
 def run_and_send(path: Path, job: Job) -> Outcome:
-    """An outcome fit for the way between processes: tensors are on disk."""
+    """Run a recipe in a worker. Its tensors stay on disk and are not sent back."""
     outcome = run_one(path, job)
     if outcome.result is not None:
         outcome.result.tensors, outcome.result.samples = {}, None  # `read_result` reads them back
@@ -123,35 +125,42 @@ def run_one(path: Path, job: Job, tell: Callable[[float], None] = lambda done: N
     except SteerError as error:
         faults, traceback = error.faults, traceback_of(error) if is_debugging() else ""
     except Exception as error:  # an internal error must not stop the other recipes
-        faults, traceback = (f"{type(error).__name__}: {error} ({BUG})",), traceback_of(error)
-    placed = tuple(fault if str(path) in fault else f"{path}: {fault}" for fault in faults)
+        faults, traceback = (Fault("", (), f"{type(error).__name__}: {error} ({BUG})"),), traceback_of(error)
+    placed = tuple(fault if fault.place.startswith(str(path)) else Fault(str(path), (), fault) for fault in faults)
     return Outcome(path.stem, faults=placed, traceback=traceback)
 
 
 def _run(path: Path, job: Job, tell: Callable[[float], None]) -> Outcome:
     loaded = load_recipe(str(path), *job.changes)
 
+    from steer.engine.engine import Engine
     from steer.experiments.one import experiment_hash
 
     checkpoint = subject_for(loaded, None, job.device, job.dtype)
-    folder = job.out / f"{loaded.name}-{experiment_hash(loaded.recipe, checkpoint)[:8]}"
-    return run_loaded(loaded, checkpoint, folder, job.force, tell, look=job.look)
+    content = experiment_hash(loaded.recipe, checkpoint, loaded.folder, job.memory)
+    folder = job.out / f"{loaded.name}-{content[:8]}"
+    engine = Engine(checkpoint.model, job.memory // 4, job.memory)
+    return run_loaded(loaded, checkpoint, folder, job.force, tell, engine, content, job.look)
 
 
 def run_loaded(
     loaded: Loaded, checkpoint: Subject, folder: Path, force: bool, tell: Callable[[float], None],
-    engine: Engine | None = None, look: Look = PLAIN,
+    engine: Engine | None = None, content: str = "", look: Look = PLAIN,
 ) -> Outcome:  # fmt: skip
-    """Run a recipe unless the folder holds its result already; draw its figures and write everything."""
+    """Run a recipe unless the folder holds its result already; draw its figures and write everything.
+
+    `content`: the experiment's hash, if it is known already.
+    """
     from steer.drawing.figures.draw import are_drawn, draw_each, pictures
     from steer.experiments import one as experiment
 
-    content = experiment.experiment_hash(loaded.recipe, checkpoint)
+    memory = engine.memory if engine else MEMORY
+    content = content or experiment.experiment_hash(loaded.recipe, checkpoint, loaded.folder, memory)
     result = None if force else saved_result(folder, content)
     unchanged = result is not None
-    LOG.debug("%s: %s", folder, "known already" if unchanged else "to be computed")
+    LOG.debug("%s: %s", folder, "already known" if unchanged else "to be computed")
     if result is None:
-        result = experiment.run_experiment(loaded, checkpoint, tell, engine)
+        result = experiment.run_experiment(loaded, checkpoint, tell, engine, content)
     worded = reworded(result.provenance, loaded.recipe)
     if not unchanged or result.provenance != worded:
         result.provenance = worded
@@ -163,6 +172,6 @@ def run_loaded(
 
 
 def reworded(provenance: Provenance, recipe: Recipe) -> Provenance:
-    """The numbers may be known; the recipe's words and figures may have changed since."""
+    """Provenance with the recipe's present description and figures, which do not affect the numbers."""
     content = recipe.model_dump(mode="json")
     return replace(provenance, recipe=content, description=recipe.description, figures=recipe.figure)

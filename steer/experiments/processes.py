@@ -1,7 +1,7 @@
-"""Work spread over processes, so that the loss of one process is the loss of nothing else.
+"""Work spread over processes, so that losing one process loses nothing else.
 
-A process that is killed takes only the thing along that it was working on, and that is tried once more. When the
-parent goes, however it goes, its workers go as well.
+If a process is killed, only the thing it was working on is lost, and that is tried once more. When the parent ends, for
+whatever reason, its workers end as well.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Made = TypeVar("Made")
 def in_processes(
     work: Callable[[Given], Made], things: Sequence[Given], jobs: int
 ) -> Iterator[tuple[Given, Made | None]]:
-    """Each thing with what the work makes of it, as they are finished; None where two processes were lost over it."""
+    """Each thing with the result of the work on it, as they finish; None if two processes were killed over it."""
     left = deque((thing, TRIES) for thing in things)
     idle: list[Worker] = []
     busy: dict[Connection, tuple[Worker, Given, int]] = {}
@@ -36,7 +36,7 @@ def in_processes(
             while left and len(busy) < jobs:
                 worker = idle.pop() if idle else Worker(work)
                 thing, tries = left.popleft()
-                with suppress(OSError):  # one that is gone already is found out below
+                with suppress(OSError):  # a worker that has died is noticed below
                     worker.pipe.send(thing)
                 busy[worker.pipe] = worker, thing, tries
             for pipe in [pipe for pipe in busy if pipe in wait(list(busy))]:
@@ -57,7 +57,7 @@ def in_processes(
 
 
 class Worker:
-    """A process that works on one thing after another, as its pipe brings them."""
+    """A process that works on one thing after another; a pipe brings the things."""
 
     def __init__(self, work: Callable[[Any], Any]) -> None:
         context = get_context("spawn")  # fresh: a fork of a process whose torch has threads running can hang
@@ -75,7 +75,7 @@ class Worker:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Processes that are started here never hear Ctrl-C: it reaches the parent too, which then ends them."""
+    """Processes that are started here ignore Ctrl-C: the parent receives it too, and ends them."""
     ensure_running()  # the first start of Python's own helper process would unblock it again
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

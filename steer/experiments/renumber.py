@@ -1,7 +1,7 @@
 """Heads given other numbers: by the roles that they play, or as they were trained.
 
-The heads of a block can be put in any order without changing what the model computes. Numbers that people know from
-elsewhere (a paper's, another checkpoint's) can so stand for heads that do the same here.
+The heads of a block can be put in any order without changing what the model computes. So heads can be given the numbers
+that heads with the same role have elsewhere: in a paper, or in another checkpoint.
 """
 
 from __future__ import annotations
@@ -13,14 +13,12 @@ from steer.anatomy.layout import Layout
 from steer.anatomy.names import Names, Roles
 from steer.anatomy.nodes import Node, parse_node
 from steer.base.errors import CheckpointError, SteerError
-from steer.models.checkpoint import Checkpoint, weights_data, weights_hash
-from steer.models.plain.heads import reorder_heads
-from steer.models.plain.transformer import Transformer
+from steer.experiments.renaming import rename_heads
+from steer.models.checkpoint import Checkpoint, Transformer, weights_data, weights_hash
 from steer.models.record import Record, Renumbered
 from steer.results.circuit import Circuit
-from steer.results.renaming import rename_heads
 
-Order = Mapping[Node, tuple[int, ...]]  # block -> which head of now has each number then
+Order = Mapping[Node, tuple[int, ...]]  # block -> for each new number, the old number of its head
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,7 @@ class Numbering:
     """An order of the heads of each block, the roles that it was made for, and those that it does not fit."""
 
     order: Order
-    given: Mapping[str, tuple[Node, Node]]  # role and its heads: as it is called -> as it will be
+    given: Mapping[str, tuple[Node, Node]]  # role -> (old name of its head, new name)
     left: tuple[str, ...] = ()  # why other roles have no number
 
     @property
@@ -41,10 +39,10 @@ class Numbering:
 
 
 def numbers_like(names: Names, wanted: Roles) -> Numbering:
-    """Heads of a role get the numbers that `wanted` has for it, the lead first; the rest stay in their order."""
+    """Heads of a role get the numbers that `wanted` has for the role, the lead first. The others keep their order."""
     if not names.roles:
         raise SteerError(
-            "no role of this checkpoint is known, and heads go by their roles: `steer discover` finds them"
+            "no roles of this checkpoint are known, and heads are renumbered by role: `steer discover` looks for them"
         )
     given: dict[str, tuple[Node, Node]] = {}
     left: list[str] = []
@@ -59,16 +57,16 @@ def numbers_like(names: Names, wanted: Roles) -> Numbering:
 
 
 def _pairs(names: Names, wanted: Roles, left: list[str]) -> Iterator[tuple[str, list[tuple[Node, Node]]]]:
-    """Each wanted role with its heads here and there; a role that nobody plays is `left`."""
+    """Each wanted role with pairs (head here, wanted head). A role that no head plays is added to `left`."""
     for role, theirs in wanted.items():
         mine = names.roles.get(role, ())
         if not mine:
-            left.append(f"{role}: nobody plays it here")
+            left.append(f"{role}: no head plays it here")
         yield role, list(zip(mine, theirs, strict=False))
 
 
 def _misfit(layout: Layout, now: Node, then: Node, given: Mapping[Node, Node]) -> str:
-    """Why a head cannot have a number; empty, if it can."""
+    """Why a head cannot get a number; empty if it can."""
     if block_of(now) != block_of(then):
         return f"{then} is in another block"
     if then not in layout.siblings(now):
@@ -79,7 +77,7 @@ def _misfit(layout: Layout, now: Node, then: Node, given: Mapping[Node, Node]) -
 
 
 def _order(layout: Layout, given: Mapping[Node, Node]) -> Order:
-    """All blocks in which a head moves."""
+    """The new order of each block in which a head moves."""
     found: dict[Node, tuple[int, ...]] = {}
     for block in dict.fromkeys(map(block_of, layout.heads)):
         heads = layout.siblings(replace(block, head=0))
@@ -90,7 +88,7 @@ def _order(layout: Layout, given: Mapping[Node, Node]) -> Order:
 
 
 def numbers_as_trained(record: Record) -> Numbering:
-    """What undoes every renumbering."""
+    """The numbering that undoes every renumbering."""
     heads = record.renumbered.heads if record.renumbered else {}
     return Numbering({parse_node(block): _inverse(order) for block, order in heads.items()}, {})
 
@@ -113,8 +111,8 @@ class Renumbering:
 
 
 def renumber(checkpoint: Checkpoint, numbering: Numbering, like: str, name: str) -> Renumbering:
-    """`like`: whose numbers these are, as people say it. `name`: what the new checkpoint is called."""
-    model = reorder_heads(checkpoint.transformer, numbering.order)
+    """A renumbered copy of a checkpoint. `like`: whose numbers they are, in words. `name`: of the new checkpoint."""
+    model = checkpoint.reordered(numbering.order)
     sha256 = weights_hash(weights_data(model))
     record = checkpoint.record.model_copy(
         update={"weights_sha256": sha256, "renumbered": _composed(checkpoint.record, numbering.order, like)}
@@ -126,7 +124,7 @@ def renumber(checkpoint: Checkpoint, numbering: Numbering, like: str, name: str)
 
 
 def _composed(record: Record, order: Order, like: str) -> Renumbered | None:
-    """Trained numbers after one more renumbering; None, where every head is back."""
+    """The record of all renumberings so far and this one; None if every head has its trained number again."""
     before = record.renumbered or Renumbered(like=like, heads={}, trained_sha256=record.weights_sha256)
     heads = dict(before.heads)
     for block, moved in order.items():
@@ -137,7 +135,7 @@ def _composed(record: Record, order: Order, like: str) -> Renumbered | None:
 
 
 def _followed(checkpoint: Checkpoint, numbering: Numbering, record: Record, name: str) -> Circuit | None:
-    """The circuit in the new numbers. It is of the new weights, and says which it was searched on."""
+    """The circuit in the new numbers, for the new weights; it names the weights that were searched."""
     if checkpoint.circuit is None:
         return None
     before = checkpoint.circuit.checkpoint

@@ -1,4 +1,4 @@
-"""Measures by name, a file each: what a recipe may say of it, what it reads, its sums and rows."""
+"""Measures by name, a file each: its keys in a recipe, what it reads, its sums and rows."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ MEASURES: Registry[type[Measure]] = Registry(
         "attention-mass": "steer.measures.attention:AttentionMeasure",
         "exact-match": "steer.measures.answers:AnswerMeasure",
         "token-accuracy": "steer.measures.answers:AnswerMeasure",
+        "logit-difference": "steer.measures.difference:DifferenceMeasure",
+        "answer-probability": "steer.measures.probability:ProbabilityMeasure",
         "logit-attribution": "steer.measures.attribution:AttributionMeasure",
         "r-squared": "steer.measures.representation:RSquaredMeasure",
         "attention-pattern": "steer.measures.pattern:PatternMeasure",

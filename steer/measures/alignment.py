@@ -37,7 +37,7 @@ class AlignmentMeasure(Measure):
 
     figures: ClassVar[Mapping[str, str]] = {"histogram": "ov-alignment"}
     name: Literal["ov-alignment"]
-    heads: Annotated[Heads, Field(description="dec-cross heads to measure")]
+    heads: Annotated[Heads, Field(description="heads that look from the answer at the prompt")]
     against: Literal["answer"] = "answer"
 
     def reads(self, names: KeyedNames, task: Task, key: Key) -> Reads:

@@ -1,7 +1,7 @@
-"""Did anything arrive? What each measure's numbers are made of, compared with the clean run, value by value.
+"""Does an edit reach what is measured? The values that each measure reads, compared with the clean run.
 
-A recipe that cannot change what it measures is refused before it runs. Here is what only the data can tell: an ablation
-value that is the value itself, a counterpart that does not differ there, a step that is not counted.
+A recipe that cannot change what it measures is refused before it runs. Some cases show only in the data: an ablation
+value that equals the value itself, a counterpart that does not differ there, a step that is not counted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from steer.models.protocol import Batch, Reading
 
-ROUNDING = 64  # times the number type's own: what summing a stream again may change
+ROUNDING = 64  # times the dtype's precision: the change that summing a stream again may cause
 NOTHING_ARRIVED = "the same as in the clean run: nothing that was edited arrives here"
 
 

@@ -1,14 +1,15 @@
-"""logit-attribution: which part of the decoder writes the right token's logit.
+"""logit-attribution: how much of the right token's logit each component writes.
 
 The logit of a token is linear in what was written once the scale of every norm behind it is held at its clean value
 (on most models that is the final norm alone), so each component has its own share of it.
-Shares are of the right token's logit relative to the mean over its alternatives; with the constant part they
-sum to that number exactly.
+Shares are of the right token's logit relative to the mean over its alternatives, or to other answers (a logit
+difference); with the constant part they sum to that number exactly.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
@@ -19,39 +20,58 @@ from steer.anatomy.named import Nodes
 from steer.anatomy.nodes import Node, Site
 from steer.base.errors import Key
 from steer.measures.measure import Measure, Reads, Sums, rows_of
+from steer.measures.right import PAPER, Definition
+from steer.measures.rivals import Rivals, RivalTokens, Steps
 from steer.measures.setting import Counted, Setting
-from steer.results.rows import Labels
+from steer.measures.variance import SHARE, VarianceShares, variance_sites
+from steer.results.rows import Labels, Row
 from steer.tasks.task import ANSWER, Task
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from steer.models.protocol import Batch, Model, Reading
+    from steer.results.tally import Floats
 
-Alternatives = Sequence[tuple[int, ...]]  # for each example, the tokens that a logit is held against
+Alternatives = Sequence[tuple[int, ...]]  # for each example, the tokens that a logit is compared with
 CONSTANT = "constant"  # biases: of attention outputs, of the final LayerNorm, of the unembedding
 
 
 class AttributionMeasure(Measure):
-    """How much of the right token's logit (above the mean {token}'s) each decoder component writes."""
+    """How much of the right token's logit (above the mean {token}'s) each component writes."""
 
     name: Literal["logit-attribution"]
-    components: Annotated[Nodes, Field(description="decoder heads, MLPs, embeddings; globs allowed")] = ("dec*",)
-    against: Literal["answer"] = "answer"
+    components: Annotated[Nodes, Field(description="what the logits read: heads, MLPs, embeddings; globs allowed")] = (
+        "*",
+    )
+    against: Annotated[
+        Literal["answer", "wrong", "counterfactual"],
+        Field(description="answer: above the mean alternative; else: above wrong answers, or the counterpart's answer"),
+    ] = "answer"
+    steps: Annotated[Steps, Field(description="of the answer: its first token, or the mean over all")] = "all"
+    definition: Definition = PAPER
 
     def reads(self, names: KeyedNames, task: Task, key: Key) -> Reads:
         nodes = self._writers(names, (*key, "components"))
         writes = tuple(map(names.layout.write, nodes))
-        return Reads(tuple(attribution_sites(names.layout)), writes, rows_of(self.name, nodes))
+        if self.definition != PAPER:
+            return Reads(tuple(variance_sites(names.layout, nodes)), writes, rows_of(SHARE, nodes))
+        return Reads(tuple(attribution_sites(names.layout)), writes, rows_of(self.name, nodes, self.against))
 
     def _writers(self, names: KeyedNames, key: Key) -> list[Node]:
-        nodes = names.nodes(key, self.components)
-        for node in nodes:
-            if not names.layout.reaches_logits(node):
-                names.fault(key, f"{node}: only the decoder writes into the stream that the logits read", node)
-        return nodes
+        """The named nodes whose writes the logits read. A plain name must be one; a glob means those that are."""
+        named = names.nodes(key, self.components)
+        writers = [node for node in named if names.layout.reaches_logits(node)]
+        for node in named:
+            if node not in writers and (names.is_single(key, node) or not writers):
+                names.fault(key, f"{node} does not write into the stream that the logits read", node)
+        return writers
 
     def sums(self, setting: Setting) -> Sums:
+        if self.definition != PAPER:
+            named = [node for text in self.components for node in setting.names.nodes(text)]
+            writers = [node for node in named if setting.model.layout.reaches_logits(node)]
+            return VarianceShares(setting, list(dict.fromkeys(writers)))
         return Attribution(setting, self)
 
 
@@ -59,8 +79,12 @@ class Attribution(Counted):
     def __init__(self, setting: Setting, measure: AttributionMeasure) -> None:
         super().__init__(setting)
         self.measure = measure
-        self.components = [str(node) for text in measure.components for node in setting.names.nodes(text)]
         self.writers = [node for node in setting.model.layout.nodes if setting.model.layout.reaches_logits(node)]
+        self.rivals = None if measure.against == "answer" else RivalTokens(setting, measure.against, measure.steps)
+        if measure.steps == "first":
+            self.positions = 1
+        named = [node for text in measure.components for node in setting.names.nodes(text)]
+        self.components = [str(node) for node in named if node in self.writers]
         self.clean: dict[int, dict[Site, Tensor]] = {}  # batch -> what the norms took their scale from in the clean run
 
     def add(self, batch: Batch, condition: str, values: Reading) -> None:
@@ -69,11 +93,22 @@ class Attribution(Counted):
         if batch.number not in self.clean:  # the clean run comes first
             self.clean[batch.number] = {site: batch.at(ANSWER, values[site]) for site in layout.scales}
         clean = self.clean[batch.number]
-        alternatives, counted = self.setting.alternatives(batch), self.setting.scoring.counts(target)
-        shares = logit_attribution(self.setting.model, writes, clean, target, alternatives)
+        held, counted = self._held_against(batch, target)
+        shares = logit_attribution(self.setting.model, writes, clean, target, held)
         for component in dict.fromkeys((*self.components, CONSTANT)):
-            labels = Labels(condition, self.measure.name, component, unit="logit")
+            labels = Labels(condition, self.measure.name, component, self.measure.against, unit="logit")
             self.book.put(batch, self.positions, shares[component].double(), counted, False, labels)
+
+    def _held_against(self, batch: Batch, target: Tensor) -> tuple[Alternatives | Rivals, Tensor]:
+        """What the right token's logit is held against, and the steps that count."""
+        if self.rivals is None:
+            return self.setting.alternatives(batch), self.setting.scoring.counts(target)
+        rivals = self.rivals.of(batch, target.shape[1])
+        return rivals, rivals.counted
+
+    def rows(self, weights: Floats) -> list[Row]:
+        rows = super().rows(weights)
+        return rows if self.rivals is None else [replace(row, warning=self.rivals.warning) for row in rows]
 
 
 def attribution_sites(layout: Layout) -> list[Site]:
@@ -86,9 +121,12 @@ def logit_attribution(
     writes: Mapping[Node, Tensor],
     clean: Mapping[Site, Tensor],
     target: Tensor,
-    alternatives: Alternatives,
+    alternatives: Alternatives | Rivals,
 ) -> dict[str, Tensor]:
-    """Each node's share of the relative logit, B T, every norm behind it frozen at its scale in the clean run."""
+    """Each node's share of the relative logit, B T, every norm behind it frozen at its scale in the clean run.
+
+    `alternatives`: what the target's logit is held against, the same at every step or others at each.
+    """
     readout = model.readout
     difference = readout.rows[target] - mean_of(readout.rows, alternatives)  # B T D
     found = model.directions(clean, difference)
@@ -97,9 +135,11 @@ def logit_attribution(
     return shares
 
 
-def mean_of(table: Tensor, alternatives: Alternatives) -> Tensor:
-    """The mean of each example's alternatives in a table of tokens: B 1 …"""
+def mean_of(table: Tensor, alternatives: Alternatives | Rivals) -> Tensor:
+    """The mean of each example's alternatives in a table of tokens: B 1 …, or B T …"""
     import torch
 
+    if isinstance(alternatives, Rivals):
+        return alternatives.mean(table)
     means = {tokens: table[list(tokens)].mean(0) for tokens in set(alternatives)}
     return torch.stack([means[tokens] for tokens in alternatives])[:, None]

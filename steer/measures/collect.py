@@ -12,7 +12,7 @@ from steer.measures.arrived import Arrived
 from steer.measures.measure import Sums
 from steer.measures.setting import Setting
 from steer.results.details import Detail
-from steer.results.rows import End, Row
+from steer.results.rows import Mark, Row
 from steer.results.tally import Tally, bootstrap_weights
 
 if TYPE_CHECKING:
@@ -26,11 +26,11 @@ class Collectors:
 
     def __init__(
         self, setting: Setting, numbers: Sequence[Sequence[Site]], clean: str, unmoved: Collection[tuple[str, int]],
-        ends: Mapping[str, End],
+        marks: Mapping[str, Mark],
     ) -> None:  # fmt: skip
         """`numbers`: what each measure's are made of; `clean`: the condition of the clean run; `unmoved`: (condition,
-        measure that it cannot change); `ends`: the conditions that are ends of the scale."""
-        self.setting, self.unmoved, self.ends = setting, unmoved, ends
+        measure that it cannot change); `marks`: what the rows of a condition say about it."""
+        self.setting, self.unmoved, self.marks = setting, unmoved, marks
         self.each = [_sums(setting, number) for number in range(len(setting.measures))]
         self.arrived = Arrived(setting, numbers, clean)
 
@@ -52,9 +52,9 @@ class Collectors:
 
     def _finished(self, row: Row, number: int) -> Row:
         """The row with what only the whole experiment knows: its condition's place on the scale, and warnings."""
-        end = self.ends.get(row.condition, "")
-        arrived = "" if end == "unchanged" else self.arrived.warning(row.condition, number)
-        return replace(self.setting.warned(row, arrived), end=end)
+        mark = self.marks.get(row.condition, Mark())
+        arrived = "" if mark.end == "unchanged" else self.arrived.warning(row.condition, number)
+        return replace(self.setting.warned(row, arrived), end=mark.end, site=mark.site, place=mark.place)
 
     def tallies(self) -> list[Tally]:
         """What each example gave."""

@@ -1,6 +1,6 @@
-"""What a measure is: one file with a class like `Measure`, whose keys a recipe may say and whose methods say the rest.
+"""What a measure is: one file with a subclass of `Measure`. Its fields are its keys in a recipe.
 
-Measures are known before a model is: nothing in this room imports torch while it is loaded.
+Recipes are checked without torch, so nothing in this room imports torch while it is loaded.
 """
 
 from __future__ import annotations
@@ -68,10 +68,20 @@ class Measure(Strict):
         name: str
         against: str
 
+    @property
+    def looked_at(self) -> str:
+        """The span of the prompt that it is about, if it is about one."""
+        return ""
+
     @classmethod
     def task_fields(cls, task: Task) -> dict[str, Any]:
         """Keys whose choices or words are the task's, as `create_model` takes them."""
         return {}
+
+    @property
+    def foresees(self) -> bool:
+        """Is it held against the answer that is expected under the intervention?"""
+        return self.against in ("counterfactual", "neither")
 
     @property
     def decodes(self) -> bool:
@@ -112,5 +122,5 @@ def crossing_heads(names: KeyedNames, texts: tuple[str, ...], key: Key, what: st
     heads = names.heads(key, texts)
     for node in heads:
         if not is_crossing(names.layout, node):
-            names.fault(key, f"{node}: {what} is measured on dec-cross heads, which look at the prompt", node)
+            names.fault(key, f"{node}: {what} is measured on heads that look from the answer at the prompt", node)
     return heads

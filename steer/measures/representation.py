@@ -4,6 +4,10 @@ R² is the paper's: the share of the activations' variance that a linear regress
 which is the share between the label's group means. A permutation null says what chance gives with as many groups and
 points. The points of one episode are not independent, so both work on whole episodes: the interval is bootstrapped over
 them, the null hands the labels of one to another.
+
+By the definition of the authors' code each feature has an R² of its own, and their plain mean is taken, on questions
+that the clean run answers right: of prompt tokens, those whose first two answer tokens are right and differ; of the
+answer's steps, those from the third on, where all of these are right.
 """
 
 from __future__ import annotations
@@ -23,16 +27,18 @@ from steer.anatomy.nodes import BETWEEN_TOKENS, Site
 from steer.base.errors import Key, KeyedError
 from steer.base.fields import one_of
 from steer.measures.measure import Measure, Reads, Sums
+from steer.measures.right import PAPER, Definition, RightSteps, by_definition
 from steer.measures.setting import Setting
 from steer.results.details import Detail, Scatter
 from steer.results.rows import Row
-from steer.tasks.task import Task
+from steer.tasks.task import ANSWER, Task
 
 if TYPE_CHECKING:
     from steer.models.protocol import Batch, Reading
 
 FEW = 10  # points of a label: with fewer, a label explains much by chance alone
 ROUNDING = 1e-12  # of the sum of squares: variance below this is float32 rounding, and activations count as constant
+FROM = 2  # by the authors' definition: steps of the answer before the third are not looked at, or alone
 SHOWN = 600  # points of a scatter plot, at most
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -47,6 +53,7 @@ class RSquaredMeasure(Measure):
     label: str
     tokens: str  # which tokens carry the label
     against: Literal["answer"] = "answer"
+    definition: Definition = PAPER
 
     @classmethod
     def task_fields(cls, task: Task) -> dict[str, Any]:
@@ -64,9 +71,14 @@ class RSquaredMeasure(Measure):
         if site.port in BETWEEN_TOKENS:
             names.fault((*key, "site"), f"{site} is between tokens; R² is of activations, one vector a token")
         elif names.layout.sequence(site) != names.layout.holds(self._sequence(task)):
-            where = "prompt" if of_prompt(names.layout, site) else "decoder"
+            where = "prompt" if of_prompt(names.layout, site) else "answer"
             names.fault((*key, "tokens"), f"{site} has its values at the {where}'s tokens, not at {self.tokens}")
-        return Reads((site,), (site,), ((self.name, str(site), self.tokens),))
+        rows = ((self.row_name, str(site), self.tokens),)
+        return Reads((site,) if self.definition == PAPER else (site, names.layout.logits), (site,), rows)
+
+    @property
+    def row_name(self) -> str:
+        return by_definition(self.name, self.definition)
 
     def _sequence(self, task: Task) -> str:
         """The sequence of the tokens that carry the label."""
@@ -89,7 +101,9 @@ class Represented(Sums):
         self.site = setting.names.site(measure.site)
         labelled = [setting.task.labelled(e, measure.label, measure.tokens) for e in setting.episodes]
         self.sequence = setting.task.labels[measure.label][measure.tokens]
-        self.places = [[(place, label) for (_, place), label in points] for points in labelled]
+        self.right = None if measure.definition == PAPER else RightSteps(setting)
+        first = FROM if self.right is not None and self.sequence == ANSWER else 0
+        self.places = [[(place, label) for (_, place), label in points if place >= first] for points in labelled]
         if not any(self.places):
             text = f"r-squared of {self.site}: these episodes have no {measure.tokens} to label"
             raise KeyedError([(("tokens",), text)])
@@ -97,7 +111,10 @@ class Represented(Sums):
         self.keys: dict[str, list[tuple[int, int]]] = {}  # (label, episode) of each point
 
     def add(self, batch: Batch, condition: str, values: Reading) -> None:
-        points = [(n, row, place, label) for n, row in enumerate(batch.rows) for place, label in self.places[row]]
+        asked = self._asked(batch, values)
+        points = [
+            (n, row, place, label) for n, row in enumerate(batch.rows) if asked[n] for place, label in self.places[row]
+        ]
         if not points:
             return
         whole = values[self.site]  # B T D
@@ -105,6 +122,17 @@ class Represented(Sums):
         taken = whole[rows, batch.columns(self.sequence, rows, places)]
         self.values.setdefault(condition, []).append(taken.double().cpu().numpy())
         self.keys.setdefault(condition, []).extend((label, row) for _, row, _, label in points)
+
+    def _asked(self, batch: Batch, values: Reading) -> list[bool]:
+        """The examples that count: all of them, or those that the authors' code looks at."""
+        if self.right is None:
+            return [True] * len(batch.rows)
+        right, target = self.right.of(batch, values), self.setting.target(batch, "answer")
+        if self.sequence == ANSWER:
+            steps = self.setting.scoring.counts(target)
+            return [bool(row) for row in (right | ~steps)[:, FROM:].all(-1)]
+        differ = target[:, 0] != target[:, min(1, target.shape[1] - 1)]
+        return [bool(row) for row in right[:, :FROM].all(-1) & differ]
 
     def points(self, condition: str) -> tuple[Floats, NDArray[np.int64], NDArray[np.int64]]:
         """Activations, labels and episodes, in the order of the episodes (batches come by length)."""
@@ -115,9 +143,9 @@ class Represented(Sums):
     def rows(self, weights: Floats) -> list[Row]:
         rows = []
         for condition in self.values:
-            share = explained(*self.points(condition), seed=self.setting.seed)
+            share = explained(*self.points(condition), self.setting.seed, evenly=self.right is not None)
             row = Row(
-                condition, self.measure.name, share.r2, share.low, share.high, share.points,
+                condition, self.measure.row_name, share.r2, share.low, share.high, share.points,
                 len(self.setting.episodes), str(self.site), self.measure.label, unit="r2", chance=share.null,
                 tokens=self.measure.tokens, warning=share.warning,
             )  # fmt: skip
@@ -177,8 +205,11 @@ class Explained:
         return ""
 
 
-def r_squared(activations: Floats, labels: Ints, weights: Floats | None = None) -> float:
-    """Variance between the label's group means over all variance; `weights` count a point several times."""
+def r_squared(activations: Floats, labels: Ints, weights: Floats | None = None, evenly: bool = False) -> float:
+    """Variance between the label's group means over all variance; `weights` count a point several times.
+
+    `evenly`: that of each feature, and the mean of these.
+    """
     _, group = np.unique(labels, return_inverse=True)
     weights = np.ones(len(labels)) if weights is None else weights
     onehot = np.zeros((len(labels), group.max() + 1))
@@ -186,12 +217,17 @@ def r_squared(activations: Floats, labels: Ints, weights: Floats | None = None) 
     sizes = onehot.sum(0)
     means = (onehot.T @ activations)[sizes > 0] / sizes[sizes > 0, None]
     centre = weights @ activations / weights.sum()
-    total = float((weights @ (activations - centre) ** 2).sum())
-    between = float((sizes[sizes > 0] @ (means - centre) ** 2).sum())
-    return between / total if total > ROUNDING * float((weights @ activations**2).sum()) else 0.0
+    total, between = weights @ (activations - centre) ** 2, sizes[sizes > 0] @ (means - centre) ** 2  # D
+    least = ROUNDING * (weights @ activations**2)
+    if not evenly:
+        total, between, least = total.sum(keepdims=True), between.sum(keepdims=True), least.sum(keepdims=True)
+    varies = total > least
+    return float(np.where(varies, between / np.where(varies, total, 1.0), 0.0).mean())
 
 
-def explained(activations: Floats, labels: Ints, episodes: Ints, seed: int = 0, draws: int = 200) -> Explained:
+def explained(
+    activations: Floats, labels: Ints, episodes: Ints, seed: int = 0, draws: int = 200, evenly: bool = False
+) -> Explained:
     """R² with its interval (bootstrapped over episodes) and its null (labels exchanged between episodes).
 
     An episode's points are given in the order of their places.
@@ -202,12 +238,12 @@ def explained(activations: Floats, labels: Ints, episodes: Ints, seed: int = 0, 
     drawn = []
     for _ in range(draws):
         weights = np.bincount(rng.integers(0, count, count), minlength=count)[owner].astype(np.float64)
-        drawn.append(r_squared(activations, labels, weights))
+        drawn.append(r_squared(activations, labels, weights, evenly))
     alike = of_one_layout(owner)
-    shuffled = [r_squared(activations, exchanged(labels, alike, rng)) for _ in range(draws)]
+    shuffled = [r_squared(activations, exchanged(labels, alike, rng), None, evenly) for _ in range(draws)]
     low, high = np.percentile(drawn, [2.5, 97.5])
     null = float(np.percentile(shuffled, 95))
-    value = r_squared(activations, labels)
+    value = r_squared(activations, labels, None, evenly)
     low, high = min(low, value), max(high, value)  # resampling adds noise, which lifts an R² near zero
     sizes = np.unique(labels, return_counts=True)[1]
     fixed = all((labels[points] == labels[points[0]]).all() for points in alike)

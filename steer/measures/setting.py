@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from steer.anatomy.nodes import Node
 from steer.measures.measure import Measure, Sums
-from steer.results.rows import Labels, Row
+from steer.results.rows import JOINT, Labels, Row
 from steer.results.tally import Floats, Tally
 from steer.tasks.task import Example
 
@@ -22,13 +22,16 @@ if TYPE_CHECKING:
 class Setting:
     def __init__(
         self, subject: Subject, episodes: Sequence[Example], measures: Sequence[Measure], seed: int = 0,
-        counterfactual: Sequence[Example] = (), warnings: Mapping[str, str] | None = None,
+        counterfactual: Sequence[Example] = (), warnings: Mapping[str, str] | None = None, warning: str = "",
+        own: str = "",
     ) -> None:  # fmt: skip
         """`counterfactual`: the episodes with the answers that an intervention predicts, where a measure asks for them.
-        `seed`: of the intervals. `warnings`: condition -> what its numbers must not be read without."""
+        `seed`: of the intervals. `warnings`: condition -> what its numbers must not be read without; `warning`: the
+        same of all of them. `own`: the condition in which the episodes' own prompts are answered, nothing changed."""
         self.names, self.model, self.episodes = subject.names, subject.model, episodes
         self.task, self.vocabulary, self.scoring = subject.task, subject.scoring.vocabulary, subject.scoring
-        self.measures, self.seed, self.warnings = measures, seed, warnings or {}
+        self.measures, self.seed, self.warnings, self.warning = measures, seed, warnings or {}, warning
+        self.own = own
         self.answers = {"answer": list(episodes), "counterfactual": list(counterfactual)}
         self._targets: dict[tuple[int, str], Tensor] = {}
 
@@ -39,14 +42,18 @@ class Setting:
             self._targets[key] = self.model.encode(self.answers[against], batch.rows).target
         return self._targets[key]
 
+    def known(self, target: Tensor) -> Tensor:
+        """The same ids, fit to look up a token: what fills a target behind its answer need not be one."""
+        return target.clamp(0, len(self.model.readout.bias) - 1)
+
     def alternatives(self, batch: Batch) -> list[tuple[int, ...]]:
         """For each example of a batch the tokens whose mean logit a logit is compared with."""
         return self.scoring.alternatives([self.episodes[row] for row in batch.rows])
 
     def warned(self, row: Row, arrived: str = "") -> Row:
         """The row with what must be said about its condition."""
-        texts = (arrived, self.warnings.get(row.condition), row.warning)
-        return replace(row, warning="; ".join(text for text in texts if text))
+        texts = (arrived, self.warnings.get(row.condition), row.warning, self.warning)
+        return replace(row, warning=JOINT.join(text for text in texts if text))
 
     def heads(self, texts: Sequence[str]) -> list[Node]:
         return list(dict.fromkeys(node for text in texts for node in self.names.heads(text)))

@@ -1,14 +1,14 @@
 """Checkpoints: a folder with `model.safetensors` (weights) and `checkpoint.json` (everything else).
 
-Nothing is pickled. Reading checks the vocabulary and the names and shapes of all tensors, and gathers every fault
-before it says no. Shipped checkpoints are found by name, others by path.
+Nothing is pickled. Reading checks the vocabulary and the names and shapes of all tensors, and reports every fault at
+once. Shipped checkpoints are found by name, others by path.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from steer.anatomy.names import Names
+from steer.anatomy.nodes import Node
 from steer.base.errors import CheckpointError
 from steer.base.files import open_file, write_atomically
 from steer.base.log import LOG
@@ -29,6 +30,7 @@ from steer.models.decoding import answers
 from steer.models.header import read_header
 from steer.models.plain.config import ModelConfig
 from steer.models.plain.family import make_names
+from steer.models.plain.heads import reorder_heads
 from steer.models.plain.model import PlainModel
 from steer.models.plain.transformer import Transformer
 from steer.models.record import Record, read_record
@@ -40,11 +42,11 @@ from steer.tasks import TASKS
 from steer.tasks.task import Example, Task
 
 __all__ = [
-    "Checkpoint", "Record", "check_tensors", "compare_tensors", "describe_tensors", "load_checkpoint", "read_record",
-    "save_checkpoint",
+    "Checkpoint", "Record", "Transformer", "check_tensors", "compare_tensors", "describe_tensors", "load_checkpoint",
+    "read_record", "save_checkpoint",
 ]  # fmt: skip
 WEIGHTS = "model.safetensors"
-SHOWN = 8  # faults of one kind spelled out before the rest are only counted
+SHOWN = 8  # names that a message lists; the rest are counted
 
 
 class Checkpoint(Shown):
@@ -52,14 +54,18 @@ class Checkpoint(Shown):
 
     def __init__(
         self, transformer: Transformer, record: Record, name: str, circuit: Circuit | None = None,
-        task: Task | None = None,
+        task: Task | None = None, names: Names | None = None,
     ) -> None:  # fmt: skip
-        """`task`: the one that is put to it, if it is not the one that it was trained on."""
+        """`task`: the one that is put to it, if it is not the one that it was trained on.
+
+        `names`: made from record and circuit unless given.
+        """
         self.transformer = transformer.eval()
         self.record = record
         self.name = name
         self.circuit = circuit
         self.task = task or TASKS[record.task]
+        self.names = names or make_names(record, circuit, Path(name))
 
     def card(self) -> Card:
         config, accuracy = self.record.config, (self.record.accuracy or {}).get("exact_match")
@@ -75,11 +81,10 @@ class Checkpoint(Shown):
         return Card(f"checkpoint {self.name}: {size}", pairs)
 
     def about(self, task: Task) -> Checkpoint:
-        return Checkpoint(self.transformer, self.record, self.name, self.circuit, task)
+        return Checkpoint(self.transformer, self.record, self.name, self.circuit, task, self.names)
 
-    @cached_property
-    def names(self) -> Names:
-        return make_names(self.record, self.circuit, Path(self.name))
+    def examine(self, examples: Sequence[Example]) -> None:
+        """Its steps are its forward pass: there is nothing to compare."""
 
     @cached_property
     def model(self) -> PlainModel:
@@ -96,7 +101,7 @@ class Checkpoint(Shown):
 
     @property
     def weights(self) -> Weights:
-        """Which weights these are, as results say it."""
+        """Which weights these are, for a result's provenance."""
         return Weights(self.name, self.record.weights_sha256, self.record.numbering)
 
     @property
@@ -107,6 +112,10 @@ class Checkpoint(Shown):
     def scoring(self) -> Scoring:
         return Scoring(self.task, self.vocabulary, self.device)
 
+    def reordered(self, order: Mapping[Node, Sequence[int]]) -> Transformer:
+        """A copy of the model whose head h of a block is the head `order[block][h]` of this one."""
+        return reorder_heads(self.transformer, order)
+
     def answers(self, examples: Sequence[Example]) -> Iterator[tuple[str, ...]]:
         """The model's own answers, by greedy decoding."""
         return answers(self.transformer, examples, self.vocabulary, self.task.longest_answer)
@@ -115,7 +124,7 @@ class Checkpoint(Shown):
 def load_checkpoint(
     name: str, device: str = "cpu", dtype: torch.dtype = torch.float32, circuit: bool = True
 ) -> Checkpoint:
-    """The model and, unless it is not asked for, the circuit that is known of it."""
+    """A checkpoint by name or path and, with `circuit`, the circuit in its folder."""
     folder = locate(name)
     record = read_record(folder)
     path = folder / WEIGHTS
@@ -132,8 +141,8 @@ def load_checkpoint(
     model.requires_grad_(False)
     LOG.debug("%s: weights %s, %s on %s", folder, record.weights_sha256[:12], dtype, device)
     known = read_circuit(folder, record.weights_sha256) if circuit else None
-    make_names(record, known, folder)  # a head that is not there is named now
-    return Checkpoint(model.to(device=device, dtype=dtype), record, folder.resolve().name, known)
+    names = make_names(record, known, folder)
+    return Checkpoint(model.to(device=device, dtype=dtype), record, folder.resolve().name, known, names=names)
 
 
 class Uninitialised(TorchFunctionMode):
@@ -147,9 +156,9 @@ class Uninitialised(TorchFunctionMode):
 
 
 def read_weights(path: Path, config: ModelConfig) -> bytes:
-    """The file's bytes, once its header names the tensors of such a model and its length fits them.
+    """The file's bytes, after its header and its length were compared with the tensors of such a model.
 
-    Nothing large is read or built before: what the model would have is asked of one without values.
+    Nothing large is read or built before that: the comparison is with a model without values.
     """
     with torch.device("meta"), Uninitialised():
         expected = Transformer(config).state_dict()
@@ -165,7 +174,7 @@ def read_weights(path: Path, config: ModelConfig) -> bytes:
 
 
 def check_tensors(found: dict[str, Tensor], expected: dict[str, Tensor], place: str) -> None:
-    """Every tensor there, none more, each of its shape and kind, all finite; else one error with all that is wrong."""
+    """Check names, shapes, dtypes and finiteness of all tensors; report every mismatch in one error."""
     compare_tensors(describe_tensors(found), describe_tensors(expected), place)
     broken = sorted(name for name, tensor in found.items() if not tensor.isfinite().all())
     if broken:
@@ -173,7 +182,7 @@ def check_tensors(found: dict[str, Tensor], expected: dict[str, Tensor], place: 
 
 
 def compare_tensors(found: dict[str, str], expected: dict[str, str], place: str) -> None:
-    """Both are descriptions by name."""
+    """Raise unless the same tensors are in both. Each maps a name to a description (`float32[20, 16]`)."""
     missing, extra = sorted(expected.keys() - found.keys()), sorted(found.keys() - expected.keys())
     wrong = [
         f"{name} is {found[name]}, expected {expected[name]}"
@@ -187,7 +196,7 @@ def compare_tensors(found: dict[str, str], expected: dict[str, str], place: str)
 
 
 def save_checkpoint(folder: Path, model: Transformer, record: Record) -> None:
-    """Weights first, record last: until the record is replaced the old one still says what it said."""
+    """Weights first, record last: a crash in between leaves the old record in place."""
     data = weights_data(model)
     record = record.model_copy(update={"weights_sha256": weights_hash(data)})
     write_atomically(folder / WEIGHTS, data)

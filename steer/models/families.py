@@ -1,6 +1,7 @@
-"""Families of models by name. What a family must give is said here; each has a folder of its own.
+"""Families of models by name. `Family` says what each must offer; each has a folder of its own.
 
-A checkpoint is named `FAMILY:PLACE`; without a family in front it is a shipped name or a folder of the plain family.
+A checkpoint is named `FAMILY:PLACE`; without a family in front it is a shipped name or a folder, of the plain family
+unless its `config.json` says that it is a Hugging Face model.
 Everything but `load` must do without torch: recipes are checked and plans printed before any weights are read.
 """
 
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from steer.anatomy.names import Names
 from steer.base.registry import Registry
+from steer.models.huggingface.place import is_hugging_face
 from steer.models.steps import Steps
 from steer.tasks.text import Tokenizer
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Family(Protocol):
-    """`place` is what follows the family's name: whatever the family finds a checkpoint by."""
+    """`place` is what follows the family's name: whatever the family uses to find a checkpoint."""
 
     def names(self, place: str) -> Names: ...
     def steps(self, place: str) -> Steps: ...
@@ -27,13 +29,17 @@ class Family(Protocol):
     def load(self, place: str, device: str, dtype: str) -> Subject: ...  # dtype: `float32`, `float64`
 
 
-FAMILIES: Registry[Family] = Registry("steer.models", {"plain": "steer.models.plain.family:FAMILY"})
+FAMILIES: Registry[Family] = Registry(
+    "steer.models", {"plain": "steer.models.plain.family:FAMILY", "hf": "steer.models.huggingface.family:FAMILY"}
+)
 
 
 def family_of(checkpoint: str) -> tuple[Family, str]:
     """The family of a checkpoint and its place there: `toy:one` -> the family `toy`, and `one`."""
     name, colon, place = checkpoint.partition(":")
-    return (FAMILIES[name], place) if colon and name in FAMILIES else (FAMILIES["plain"], checkpoint)
+    if colon and name in FAMILIES:
+        return FAMILIES[name], place
+    return FAMILIES["hf" if is_hugging_face(checkpoint) else "plain"], checkpoint
 
 
 def names_of(checkpoint: str) -> Names:

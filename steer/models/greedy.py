@@ -1,4 +1,4 @@
-"""Answers that a model writes itself, step by step, and answers that are said again."""
+"""Answers that a model writes itself, step by step, and answers that it is made to repeat."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def write_answers(model: Model, batch: Batch, logits_of: Callable[[Batch], Tenso
 
 
 def saying_the_same(model: Model, batch: Batch, other: Batch) -> Batch:
-    """A batch with the answers of another in place of its own, as far as they are said there."""
+    """A batch with the tokens that another batch has said so far as its own answers."""
     said = other.at(ANSWER, other.tokens[model.layout.answer])[:, 1:]  # at the first step nothing was
     now = model.unanswered(batch)
     for step in said.unbind(1):

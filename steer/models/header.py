@@ -1,4 +1,4 @@
-"""The header of a safetensors file: what it holds, known before any of it is loaded."""
+"""The header of a safetensors file: which tensors it holds, read before any of them is loaded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat1
 
 
 def read_header(file: BinaryIO, place: str) -> tuple[dict[str, str], int]:
-    """Kind and shape of each tensor by name (`float32[20, 16]`), and the place where their values begin."""
+    """Dtype and shape of each tensor by name (`float32[20, 16]`), and the offset at which their values begin."""
     length = int.from_bytes(file.read(8), "little")
     try:
         if length > MAX_BYTES:

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from steer.anatomy.layout import Layout
 from steer.anatomy.nodes import BETWEEN_TOKENS, Node, Site
 from steer.models.steps import Steps
+from steer.tasks.task import PROMPT
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +50,11 @@ class Batch:
         there = self.places.get(sequence)
         return list(places) if there is None else there[list(rows), list(places)].tolist()
 
+    def in_prompt(self, place: int) -> list[int]:
+        """In which column of each row a place of the prompt is."""
+        rows = range(len(self.rows))
+        return self.columns(PROMPT, rows, [place] * len(rows))
+
 
 def _numbered(columns: Tensor) -> Tensor:
     """B 1: the number of each row."""
@@ -61,6 +67,7 @@ class Readout:
 
     rows: Tensor  # V D
     bias: Tensor  # V
+    gain: Tensor | None = None  # D: of the last LayerNorm, where that is what stands before
 
 
 @dataclass(frozen=True)
@@ -103,6 +110,14 @@ class Model(Protocol):
     def directions(self, values: Mapping[Site, Tensor], direction: Tensor) -> Directions: ...  # behind the last norm
     def copied(self, head: Node, normed: Tensor) -> Tensor: ...  # what it writes of a token that it attends to alone
     def constant(self, port: Site) -> Tensor: ...  # biases in the stream that a port reads: nobody's write
+
+
+class Rotating(Protocol):
+    """Models that rotate queries and keys by their positions."""
+
+    def turned(self, port: Site, before: Tensor, batch: Batch, exchanged: tuple[list[int], list[int]]) -> Tensor:
+        """One head's query or key, from what it is before rotation, two columns having each other's position."""
+        ...
 
 
 def head_axis(site: Site) -> int:

@@ -1,6 +1,6 @@
-"""A checkpoint's record: `checkpoint.json`, which says everything about the weights beside it.
+"""A checkpoint's record: `checkpoint.json`, which describes the weights beside it.
 
-No torch here: a recipe is checked against the record alone. Sizes are bounded before anything is built by them.
+No torch here: a recipe is checked against the record alone. Sizes are bounded before a model of these sizes is built.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from steer.base.errors import CheckpointError, SteerError, unknown
+from steer.base.errors import CheckpointError, Fault, SteerError, dotted, unknown
 from steer.base.files import read_text
 from steer.base.shipped import DEFAULT_TASK, RECORD
 from steer.base.version import __version__
@@ -23,7 +23,7 @@ MAX_BYTES = 20_000_000
 
 
 class Renumbered(BaseModel):
-    """Heads have other numbers than they were trained with. (Protocol and history speak of the trained ones.)"""
+    """Heads have other numbers than in training. (Protocol and history use the numbers of training.)"""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -40,12 +40,12 @@ class Imported(BaseModel):
     file: str
     size: Annotated[int, Field(ge=0)]  # bytes
     blob: Annotated[str, Field(pattern="^[0-9a-f]{40}$")]  # as `git hash-object FILE` says it
-    known_as: str = ""  # which published file it is, by its blob; empty: none that is known
-    told: dict[str, Any] = {}  # what the file says of its training, or what was said about it
+    known_as: str = ""  # the published file with this blob; empty if none is known
+    told: dict[str, Any] = {}  # what the file states about its training, or what the user stated
 
 
 class Record(BaseModel):
-    """What `checkpoint.json` says about the weights beside it."""
+    """The content of `checkpoint.json`."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -69,12 +69,25 @@ class Record(BaseModel):
 
     @property
     def numbering(self) -> str:
-        """What a reader of head numbers must know; empty, where they are as trained."""
+        """A note for readers of head numbers; empty if they are as trained."""
         return "" if self.renumbered is None else f"heads renumbered like {self.renumbered.like}"
+
+    def summary(self, name: str) -> dict[str, Any]:
+        """What `steer ls` lists, as JSON."""
+        config = self.config
+        return {
+            "name": name,
+            "exact_match": (self.accuracy or {}).get("exact_match"),
+            "layers": [config.encoder_layers, config.decoder_layers],
+            "heads": config.heads,
+            "d_model": config.d_model,
+            "seed": self.seed,
+            "description": self.description,
+        }
 
     @property
     def data_seed(self) -> int:
-        """The seed of the episodes that this model was trained and held out on."""
+        """The seed of the episodes that this model was trained and tested on."""
         seed = self.protocol.get("data_seed", 0)
         if not isinstance(seed, int) or not 0 <= seed < 2**63:
             raise CheckpointError(f"{RECORD}: protocol.data_seed must be a whole number from 0, not {seed!r:.40}")
@@ -87,7 +100,7 @@ def read_record(folder: Path) -> Record:
         record = Record.model_validate_json(read_text(path, MAX_BYTES, CheckpointError))
     except ValidationError as error:
         faults = [
-            f"{path}: {'.'.join(map(str, e['loc'])) or 'file'}: {e['msg'].removeprefix('Value error, ')}"
+            Fault(str(path), e["loc"], f"{dotted(e['loc']) or 'file'}: {e['msg'].removeprefix('Value error, ')}")
             for e in error.errors()
         ]
         raise CheckpointError(*faults) from error
@@ -97,7 +110,7 @@ def read_record(folder: Path) -> Record:
 
 
 def check_vocabulary(record: Record, place: str) -> None:
-    """Every token of the task once, framed by the same three, and as many in all as the model has."""
+    """Raise unless the vocabulary has every token of the task, each once, and the size of the model's."""
     try:
         needed = TASKS[record.task].tokens
     except SteerError as error:
@@ -116,7 +129,7 @@ def check_vocabulary(record: Record, place: str) -> None:
 
 
 def _check_numbers(record: Record, place: str) -> None:
-    """A renumbered block is one of the model's and has every head once."""
+    """Raise unless every renumbered block exists and lists each head once."""
     blocks = {str(replace(head, head=None)) for head in plain_layout(record.config).heads}
     for block, heads in (record.renumbered.heads if record.renumbered else {}).items():
         if block not in blocks:

@@ -1,4 +1,4 @@
-"""What a task says about tokens, as tables over a model's token ids."""
+"""Which tokens a task counts and compares, as tables over a model's token ids."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ class Scoring:
         return self._counted[ids]
 
     def alternatives(self, examples: Sequence[Example]) -> list[tuple[int, ...]]:
-        """For each example the tokens whose mean logit a logit is held against."""
+        """For each example the ids of the tokens whose mean logit a logit is compared with."""
         return [tuple(self.vocabulary.encode(self.task.alternatives(example))) for example in examples]

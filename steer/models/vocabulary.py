@@ -1,4 +1,4 @@
-"""A model's tokens and their ids. The record of a checkpoint says which they are."""
+"""A model's tokens and their ids, as a checkpoint's record lists them."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from steer.base.errors import SteerError
+from steer.base.errors import SteerError, unknown
 from steer.base.shipped import DEFAULT
 from steer.experiments.folders import check_empty, results_folder
 from steer.experiments.given import CheckpointLike, checkpoint_of, name_of
@@ -25,12 +25,13 @@ FEWEST = 10  # episodes of a quick look
 
 def reproduce(
     checkpoint: CheckpointLike = DEFAULT, *, out: Path | str | None = None, device: str = "cpu",
-    episodes: int | None = None, force: bool = False,
+    episodes: int | None = None, against: str = PAPER, force: bool = False,
     tell: Callable[[float, str], None] = lambda done, name: None,
 ) -> Reproduction:  # fmt: skip
     """Every figure and claim of the paper on a checkpoint, written to a folder with an index page.
 
-    `episodes`: the most for each recipe, for a quick look.
+    `episodes`: the most for each recipe, for a quick look. `against`: `paper`, or
+    `authors` for the numbers of their notebooks.
     """
     from steer.base.files import make_folder
     from steer.experiments.many import interrupted
@@ -39,14 +40,18 @@ def reproduce(
 
     if episodes is not None and episodes < FEWEST:
         raise SteerError(f"--episodes: {FEWEST} at least, not {episodes}")
+    if against not in reproducing.AGAINST:
+        raise SteerError(f"--against: {unknown('table of claims', str(against), list(reproducing.AGAINST))}")
+    compared = reproducing.AGAINST[against]
     loaded = checkpoint_of(checkpoint, device)
-    folder = Path(out) if out is not None else results_folder("reproduce", name_of(checkpoint))
+    more = [] if against == PAPER else [against]
+    folder = Path(out) if out is not None else results_folder("reproduce", name_of(checkpoint), *more)
     make_folder(folder)
     try:
-        return reproducing.reproduce(loaded, folder, tell, episodes, force)
+        return reproducing.reproduce(loaded, folder, tell, episodes, force, compared)
     except KeyboardInterrupt as error:
         kept = len(list(folder.glob(f"*/{RESULT}")))
-        raise interrupted(kept, len(reproducing.paper_recipes())) from error
+        raise interrupted(kept, len(compared.recipes())) from error
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,7 @@
 """Every figure and claim of the paper on one checkpoint: recipes in, a folder of figures and a table of claims out.
 
+Or every number of the authors' notebooks, which were made on their own weights.
+
 All recipes share one engine, and with it the clean run of those that look at the same episodes.
 """
 
@@ -7,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,13 +24,15 @@ from steer.base.shipped import RECIPES, recipe_names
 from steer.base.shown import Card, Shown
 from steer.drawing.page import Line, Page, Section, write_page
 from steer.experiments.many import Outcome, run_loaded
+from steer.paper.anchors import SOURCE, judge_anchors
 from steer.paper.claims import judge_all
-from steer.paper.verdicts import AS, DIFFERS, FULL, OPEN, QUICK, Verdict, tally
+from steer.paper.verdicts import AS, DIFFERS, FULL, OPEN, QUICK, Roles, Verdict, tally
 from steer.recipe.kinds.compare import Compare
 from steer.recipe.load import Loaded, load_recipe
 from steer.results.circuit import CIRCUIT, Circuit, write_circuit
 from steer.results.files import ROWS
 from steer.results.provenance import Json, Provenance
+from steer.results.result import Result
 from steer.results.rows import ROW_TITLES, overall, row_cells
 
 if TYPE_CHECKING:
@@ -37,8 +41,39 @@ if TYPE_CHECKING:
 Advance = Callable[[float, str], None]
 Spec = TypeVar("Spec", bound=BaseModel)
 CIRCUIT_SECTION = "circuit"
-RULE = "rule: as in the paper if"
 MARKS = {AS: "same", DIFFERS: "other", OPEN: "open"}  # the colour of a verdict's line
+
+
+def paper_recipes() -> list[Path]:
+    return [*sorted((RECIPES / "paper").glob("*.yaml")), RECIPES / "swap_index.yaml"]
+
+
+def notebook_recipes() -> list[Path]:
+    return sorted((RECIPES / "authors").glob("*.yaml"))
+
+
+@dataclass(frozen=True)
+class Against:
+    """What a checkpoint is compared with: recipes, claims about their results, and words for the page."""
+
+    title: str
+    where: str  # the heads of two columns
+    rule: str
+    recipes: Callable[[], list[Path]]
+    judge: Callable[[Mapping[str, Result], Roles, Mapping[str, str], str], list[Verdict]]
+    note: str = ""
+
+
+PAPER = Against(
+    "The paper's figures and claims", "in the paper", "rule: as in the paper if", paper_recipes, judge_all,
+)  # fmt: skip
+AGAINST = {
+    "paper": PAPER,
+    "authors": Against(
+        "The numbers of the authors' notebooks", "in the notebooks", "rule: as in the notebooks if", notebook_recipes,
+        judge_anchors, f"Heads go by the authors' numbers, which mean nothing on other weights. Numbers from {SOURCE}.",
+    ),
+}  # fmt: skip
 
 
 @dataclass(repr=False)
@@ -47,12 +82,13 @@ class Reproduction(Shown):
     outcomes: list[Outcome]
     claims: list[Verdict]
     index: Path
+    against: Against = PAPER
     circuit: Path | None = None  # the picture of the checkpoint's circuit, where one is known
 
     def card(self) -> Card:
         rows = [(claim.figure, claim.claim, claim.paper, claim.here, claim.verdict) for claim in self.claims]
         title = f"{self.checkpoint}: {len(self.claims)} claims: {tally(self.claims)}"
-        return Card(title, [("page", str(self.index))], ("Fig.", "claim", "in the paper", "here", "verdict"), rows)
+        return Card(title, [("page", str(self.index))], ("Fig.", "claim", self.against.where, "here", "verdict"), rows)
 
     def to_json(self) -> Json:
         return {
@@ -61,17 +97,14 @@ class Reproduction(Shown):
         }
 
 
-def paper_recipes() -> list[Path]:
-    return [*sorted((RECIPES / "paper").glob("*.yaml")), RECIPES / "swap_index.yaml"]
-
-
 def reproduce(
-    checkpoint: Checkpoint, out: Path, advance: Advance, episodes: int | None = None, force: bool = False
-) -> Reproduction:
+    checkpoint: Checkpoint, out: Path, advance: Advance, episodes: int | None = None, force: bool = False,
+    against: Against = PAPER,
+) -> Reproduction:  # fmt: skip
     """Run every recipe of the paper, each on its own number of episodes, capped by `episodes`."""
     from steer.engine.engine import Engine
 
-    engine, paths = Engine(checkpoint.model), paper_recipes()
+    engine, paths = Engine(checkpoint.model), against.recipes()
     outcomes: list[Outcome] = []
     missing: dict[str, str] = {}
     for number, path in enumerate(paths):
@@ -81,9 +114,9 @@ def reproduce(
 
         tell(0)
         try:
-            loaded, lost = fit(load_recipe(str(path)), checkpoint, episodes)
+            loaded, lost = fit(load_recipe(str(path), task=checkpoint.task), checkpoint, episodes)
         except SteerError as error:  # a role that this checkpoint lacks: the table says so
-            lost = tuple(dict.fromkeys(fault.split(": ", 1)[-1] for fault in error.faults))
+            lost = tuple(dict.fromkeys(fault.text for fault in error.faults))
             outcomes.append(Outcome(path.stem, faults=lost))
         else:
             outcomes.append(run_loaded(loaded, checkpoint, out / path.stem, force, tell, engine))
@@ -93,9 +126,9 @@ def reproduce(
     }
     results = {outcome.name: outcome.result for outcome in outcomes if outcome.result is not None}
     status = FULL if episodes is None else f"{QUICK}: {episodes:,} episodes at most for each recipe"
-    claims = judge_all(results, roles, missing, status)
+    claims = against.judge(results, roles, missing, status)
     picture = _draw_circuit(checkpoint.circuit, out / CIRCUIT_SECTION)
-    made = Reproduction(checkpoint.name, outcomes, claims, out / "index.html", picture)
+    made = Reproduction(checkpoint.name, outcomes, claims, out / "index.html", against, picture)
     write_tables(made, out)
     return made
 
@@ -124,13 +157,13 @@ def page_of(made: Reproduction) -> Page:
     quick = next((claim.status for claim in made.claims if claim.status != FULL), "")
     how = "Intervals are 95 %, bootstrapped over episodes. Verdicts follow from the numbers by the rule beside them."
     return Page(
-        title=f"The paper's figures and claims on {made.checkpoint}",
+        title=f"{made.against.title} on {made.checkpoint}",
         notice=f"A {quick}." if quick else "",
-        lead=f"{len(made.claims)} claims: {tally(made.claims)}. {how}",
-        columns=("Fig.", "claim", "in the paper", "this checkpoint", RULE, "verdict", "recipe"),
+        lead=" ".join(filter(None, (f"{len(made.claims)} claims: {tally(made.claims)}.", how, made.against.note))),
+        columns=("Fig.", "claim", made.against.where, "this checkpoint", made.against.rule, "verdict", "recipe"),
         lines=[_line(claim, made) for claim in made.claims],
         sections=[*_circuit_section(made), *(_section(outcome, made) for outcome in made.outcomes)],
-        small=RULE,
+        small=made.against.rule,
     )
 
 
@@ -153,7 +186,7 @@ def _circuit_section(made: Reproduction) -> list[Section]:
 def _section(outcome: Outcome, made: Reproduction) -> Section:
     """One recipe: its claims, figure and rows, the command that gives them again, and where they come from."""
     claims = [(n, f"{c.figure} {c.kind}") for n, c in enumerate(made.claims, 1) if c.recipe == outcome.name]
-    text = next((path.read_text() for path in paper_recipes() if path.stem == outcome.name), "")
+    text = next((path.read_text() for path in made.against.recipes() if path.stem == outcome.name), "")
     if outcome.result is None:
         return Section(outcome.name, faults=outcome.faults, claims=claims, recipe=text)
     result = outcome.result
@@ -186,7 +219,7 @@ def _provenance(origin: Provenance) -> list[tuple[str, str]]:
 
 
 def fit(loaded: Loaded, checkpoint: Checkpoint, episodes: int | None = None) -> tuple[Loaded, tuple[str, ...]]:
-    """A recipe for this checkpoint, checked; and what is left out of it because no head plays the role."""
+    """The recipe fitted to this checkpoint and checked; and why parts of it were left out."""
     fitted, lost = without_missing_roles(loaded, checkpoint.names)
     changes: dict[str, Any] = {"checkpoint": checkpoint.name}
     if episodes is not None:
@@ -221,7 +254,7 @@ def without_missing_roles(loaded: Loaded, names: Names) -> tuple[Loaded, tuple[s
 
 
 def _measure(measure: Spec, there: Callable[[str], bool]) -> Spec | None:
-    """A measure of what is there; None without any."""
+    """The measure without names that the checkpoint lacks; None if nothing is left."""
     changes: dict[str, Any] = {}
     for key in named_keys(type(measure)):
         names = getattr(measure, key)

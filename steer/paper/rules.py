@@ -1,7 +1,7 @@
 """The rules by which the paper's claims are judged: results in, verdicts out.
 
-Every verdict follows from the numbers by a rule that is stated with it, the same for every checkpoint, and looks at
-their intervals: where an interval lies on both sides of what decides, the verdict is open.
+Every verdict follows from the numbers by a rule that is printed with it and is the same for every checkpoint. Rules use
+intervals: if an interval lies on both sides of the limit, the verdict is open.
 """
 
 from __future__ import annotations

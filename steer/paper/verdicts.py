@@ -1,4 +1,4 @@
-"""What a verdict on a claim is made of: a result's rows, the rule in words, and the line of the table."""
+"""The parts of a verdict on a claim: rows of a result, a rule with its wording, and a line of the table."""
 
 from __future__ import annotations
 
@@ -126,6 +126,6 @@ def number(row: Row) -> str:
 
 
 def tally(verdicts: Iterable[Verdict]) -> str:
-    """How many claims end how."""
+    """How many claims have each kind of verdict."""
     kinds = [verdict.kind for verdict in verdicts]
     return ", ".join(f"{kinds.count(kind)} {kind}" for kind in VERDICTS)

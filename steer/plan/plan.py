@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 
 from steer.anatomy.layout import Layout
 from steer.anatomy.nodes import Node, Site
-from steer.results.rows import End
+from steer.results.rows import End, Mark
 
 # Worlds that every plan may draw on: the examples as they are, their counterparts, other examples that give a mean.
 CLEAN, COUNTERPART, REFERENCE = "clean", "counterpart", "reference"
@@ -42,9 +42,9 @@ class Of:
 
 @dataclass(frozen=True)
 class Mean:
-    """The mean over the examples of a world, at each position or over all tokens."""
+    """The mean over the examples of a world, at each position, over all tokens, or over those and padding."""
 
-    over: Literal["position", "token"] = "position"
+    over: Literal["position", "token", "padded"] = "position"
     of: str = CLEAN
 
     def __str__(self) -> str:
@@ -69,13 +69,28 @@ class Resampled:
 
 @dataclass(frozen=True)
 class Exchanged:
-    """A value with two places of the sequence exchanged (counted from 1)."""
+    """A value with two places of the prompt exchanged (counted from 1)."""
+
+    value: Value
+    places: tuple[int, int]
+    keys: bool = False  # between tokens: as they are looked at; else as they look
+
+    def __str__(self) -> str:
+        return f"{self.value}, places {self.places[0]} and {self.places[1]} exchanged" + " as keys" * self.keys
+
+
+@dataclass(frozen=True)
+class Turned:
+    """A rotated query or key, had two places of the prompt (counted from 1) each other's position.
+
+    `value` is what it is before rotation.
+    """
 
     value: Value
     places: tuple[int, int]
 
     def __str__(self) -> str:
-        return f"{self.value}, places {self.places[0]} and {self.places[1]} exchanged"
+        return f"{self.value}, rotated with places {self.places[0]} and {self.places[1]} exchanged"
 
 
 @dataclass(frozen=True)
@@ -84,27 +99,73 @@ class Rebuilt:
 
     The stream that the port reads is the sum of its sources' writes, all of them from `rest` but for `changes`, pushed
     through the real norm and projection, for this head's port alone. For an MLP: what it would make of that stream.
+    `recomputed`: an MLP among the sources that is not changed itself writes what it makes of the changed stream.
     """
 
     rest: Value
     changes: tuple[tuple[Node, Value], ...] = ()
+    recomputed: bool = False
 
     def __str__(self) -> str:
         but = "".join(f", but {node} {value}" for node, value in self.changes)
-        return f"rebuilt, sources {self.rest}{but}"
+        return f"rebuilt, sources {self.rest}{but}" + ", MLPs recomputed" * self.recomputed
 
 
-Ablated: TypeAlias = Mean | Zero | Resampled  # what may stand in for a value that is ablated
-Value: TypeAlias = Current | Of | Mean | Zero | Resampled | Exchanged | Rebuilt
+@dataclass(frozen=True)
+class Stored:
+    """Numbers that a plan is given beside itself: a direction (its features), or a subspace (orthonormal rows)."""
+
+    name: str  # what people call it: a file's name, "random 1"
+    sha256: str  # of the numbers
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Scaled:
+    value: Value
+    by: float
+
+    def __str__(self) -> str:
+        return f"{self.by:g} x {self.value}"
+
+
+@dataclass(frozen=True)
+class Sum:
+    terms: tuple[Value, ...]
+
+    def __str__(self) -> str:
+        return " + ".join(map(str, self.terms))
+
+
+@dataclass(frozen=True)
+class Within:
+    """One value inside a subspace, another one outside it."""
+
+    subspace: Stored
+    inside: Value
+    outside: Value
+
+    def __str__(self) -> str:
+        return f"{self.inside} within {self.subspace}, {self.outside} outside it"
+
+
+Ablated: TypeAlias = Mean | Zero | Resampled | Of  # what may stand in for a value that is ablated
+Value: TypeAlias = (
+    Current | Of | Mean | Zero | Resampled | Exchanged | Turned | Stored | Scaled | Sum | Within | Rebuilt
+)  # fmt: skip
+EACH = "each"  # in a draft of a plan, before examples are known: every place on its own
+Spot: TypeAlias = int | str  # a place of the sequence, from 1, or a name for places of the prompt: `last`, a span
 
 
 @dataclass(frozen=True)
 class Edit:
-    """Put a value at a site, at all places of its sequence or at some (counted from 1)."""
+    """Put a value at a site, at all places of its sequence or at some."""
 
     site: Site
     value: Value
-    places: tuple[int, ...] = ()
+    places: tuple[Spot, ...] = ()
 
     def __str__(self) -> str:
         at = f" at {', '.join(map(str, self.places))}" if self.places else ""
@@ -112,7 +173,7 @@ class Edit:
 
     @property
     def holds(self) -> bool:
-        """Is this a site that is frozen, rather than changed?"""
+        """Does the edit freeze its site at the clean value?"""
         return self.value == Of(CLEAN)
 
 
@@ -123,7 +184,7 @@ class Forced:
 
 @dataclass(frozen=True)
 class Greedy:
-    """The model's own tokens are fed back, at most so many, the edits made at every step."""
+    """The model's own tokens are fed back, `longest` at most. The edits are made at every step."""
 
     longest: int
 
@@ -139,16 +200,18 @@ class Run:
     decoding: Forced | Greedy = Forced()
     input: str = CLEAN  # the world whose tokens go in
     end: End = ""  # of the scale that the conditions lie on, if this one is an end of it
+    site: str = ""  # where it is patched, in experiments that go from site to site …
+    place: str = ""  # … and from place to place
 
     @property
     def is_record(self) -> bool:
-        """May `Of` name it? A condition's name is its author's: it may be any, also that of a world."""
+        """Can `Of` refer to it? Not to runs with a condition: users choose their names, perhaps that of a world."""
         return self.condition is None and bool(self.edits)
 
 
 @dataclass(frozen=True)
 class Stage:
-    """Runs that need nothing of one another but values: sums over all examples are known when it ends."""
+    """Runs that use at most one another's values. When it ends, sums over all examples are known."""
 
     runs: tuple[Run, ...]
 
@@ -166,13 +229,13 @@ class Plan:
         return list(dict.fromkeys(run.condition for run in self.runs if run.condition is not None))
 
     @property
-    def ends(self) -> dict[str, End]:
-        """The conditions that are ends of the scale."""
-        return {run.condition: run.end for run in self.runs if run.condition is not None and run.end}
+    def marks(self) -> dict[str, Mark]:
+        """What the rows of each condition say about it beside its name."""
+        return {run.condition: Mark(run.end, run.site, run.place) for run in self.runs if run.condition is not None}
 
     @property
     def forwards(self) -> int:
-        """Forward passes for each batch of examples, but for those of greedy decoding."""
+        """Forward passes for each batch of examples, without those of greedy decoding."""
         return sum(isinstance(run.decoding, Forced) for run in self.runs)
 
 
@@ -184,30 +247,46 @@ def make_plan(clean: Run, runs: Iterable[Run]) -> Plan:
     return Plan((Stage((clean, *twin)), Stage(others))) if others else Plan((Stage((clean,)),))
 
 
+def clean_plan(reads: Iterable[Site]) -> Plan:
+    """The clean run alone, with what is read there."""
+    return Plan((Stage((Run(CLEAN, (), tuple(reads), CLEAN),)),))
+
+
 def values_within(value: Value) -> Iterator[Value]:
-    """A value and all values that it is made of."""
+    """A value, and every value that it contains."""
     yield value
-    if isinstance(value, Exchanged):
-        yield from values_within(value.value)
-    elif isinstance(value, Rebuilt):
-        yield from values_within(value.rest)
-        for _, change in value.changes:
-            yield from values_within(change)
+    for part in parts_of(value):
+        yield from values_within(part)
+
+
+def parts_of(value: Value) -> tuple[Value, ...]:
+    """The values that a value is made of at its own site; for a rebuilt port, at its sources."""
+    match value:
+        case Exchanged(inner) | Turned(inner, _) | Scaled(inner, _):
+            return (inner,)
+        case Sum(terms):
+            return terms
+        case Within(subspace, inside, outside):
+            return (subspace, inside, outside)
+        case Rebuilt(rest, changes):
+            return (rest, *(change for _, change in changes))
+        case _:
+            return ()
 
 
 def chain_runs(
-    layout: Layout, name: str, first: Edit, chain: Sequence[Site], others: Value, reads: Iterable[Site],
+    layout: Layout, name: str, first: Edit, chain: Sequence[Site], others: Rebuilt, reads: Iterable[Site],
     freeze: Sequence[Edit] = (), end: End = "",
 ) -> list[Run]:  # fmt: skip
     """The runs of one chain: each but the last records what its node writes, the next one passes that on.
 
-    `others`: where the other direct paths into the later ports of the chain come from.
+    `others`: what the later ports of the chain are rebuilt from, but for the node before.
     """
     runs: list[Run] = []
     edit = first
     for port, after in pairwise(chain):
         runs.append(Run(f"{name} -> {port}", (*freeze, edit), (layout.write(port.node),)))
-        edit = Edit(after, Rebuilt(others, ((port.node, Of(runs[-1].name)),)))
+        edit = Edit(after, replace(others, changes=((port.node, Of(runs[-1].name)),)))
     return [*runs, Run(f"{name} -> {chain[-1]}", (*freeze, edit), tuple(reads), name, end=end)]
 
 
@@ -217,7 +296,7 @@ def written_greedily(run: Run, logits: Site, longest: int) -> Run:
 
 
 def runs_behind(plan: Plan, run: Run) -> list[Run]:
-    """The earlier runs whose records a run draws on, in order, and itself."""
+    """The earlier runs whose values a run uses, in order, and then the run itself."""
     by_name = {one.name: one for one in plan.runs if one.is_record}
     wanted, found = [run], []  # type: tuple[list[Run], list[Run]]
     while wanted:

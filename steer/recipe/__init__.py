@@ -1,1 +1,1 @@
-"""Recipes: what a file may say, and the plan that it means."""
+"""Recipes: from a file, checked against its schema, to a plan."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +10,7 @@ from pathlib import Path
 import yaml
 
 from steer.anatomy.names import Names
-from steer.base.errors import ConfigError, Key, KeyedError, SteerError, keyed, unknown
+from steer.base.errors import ConfigError, Fault, Key, KeyedError, SteerError, dotted, keyed, unknown
 from steer.base.files import is_there
 from steer.base.shipped import DEFAULT, RECIPES, recipe_names
 from steer.base.shown import Card, Shown
@@ -20,7 +20,8 @@ from steer.recipe.lower import lower
 from steer.recipe.lowering import Lowered
 from steer.recipe.raw_names import name_faults
 from steer.recipe.schema import Recipe
-from steer.recipe.tasked import RecipeSchema, schema_for
+from steer.recipe.tasked import RecipeSchema, recipe_schema, schema_for
+from steer.tasks.task import Task
 
 
 @dataclass(frozen=True, repr=False)
@@ -37,10 +38,15 @@ class Loaded(Shown):
         text = yaml.safe_dump(self.document.data, sort_keys=False, default_flow_style=None, width=110)
         return Card(f"recipe {self.name}: {self.recipe.description or self.recipe.kind}", changes, text=text)
 
-    def lower(self, names: Names) -> Lowered:
+    def lower(self, names: Names, lengths: Mapping[str, int] | None = None) -> Lowered:
         """The plan that it means for a model, or an error with every fault and its place."""
         with self.placing():
-            return lower(self.recipe, names)
+            return lower(self.recipe, names, lengths, self.folder)
+
+    @property
+    def folder(self) -> Path:
+        """That the files which it names are relative to."""
+        return Path(self.document.name).parent
 
     def names(self) -> Names:
         """Of the checkpoint that the recipe names."""
@@ -49,16 +55,18 @@ class Loaded(Shown):
 
     @contextmanager
     def placing(self) -> Iterator[None]:
-        """Faults of a key that are found in this block are reported with the place where it stands."""
+        """Add line and column to the faults that are raised in this block."""
         try:
             yield
         except KeyedError as error:
-            raise ConfigError(*(f"{self._place(key)}: {text}" for key, text in error.placed)) from error
+            raise ConfigError(
+                *(Fault(self._place(fault.key), fault.key, fault.text) for fault in error.faults)
+            ) from error
 
     def _place(self, key: Key) -> str:
-        """Where a key stands in the file; of one that does not stand there, its name."""
+        """Where a key stands in the file; if it does not, the file and the key."""
         there = key[:1] in self.document.places
-        return self.document.place(key) if there else f"{self.document.name}: {'.'.join(map(str, key))}"
+        return self.document.place(key) if there else f"{self.document.name}: {dotted(key)}"
 
 
 def find(name: str) -> Path:
@@ -69,11 +77,11 @@ def find(name: str) -> Path:
     raise ConfigError(f"{unknown('recipe', name, recipe_names())} (or give the path of a YAML file)")
 
 
-def load_recipe(name: str, *changes: str) -> Loaded:
-    """A recipe by path or shipped name, with `key=value` changes."""
+def load_recipe(name: str, *changes: str, task: Task | None = None) -> Loaded:
+    """A recipe by path or shipped name, with `key=value` changes; about the task of its checkpoint, or this one."""
     path = find(name)
     document = override(read(path), changes)
-    schema = schema_for(document)
+    schema = schema_for(document) if task is None else recipe_schema(task)
     try:
         recipe = schema.check(document)
     except ConfigError as error:  # the names may be at fault too: all is reported at once
@@ -81,13 +89,13 @@ def load_recipe(name: str, *changes: str) -> Loaded:
     return Loaded(path.stem, recipe, document, changes)
 
 
-def _name_faults(document: Document, schema: RecipeSchema) -> list[str]:
+def _name_faults(document: Document, schema: RecipeSchema) -> list[Fault]:
     named = document.data.get("checkpoint", DEFAULT) if isinstance(document.data, dict) else DEFAULT
     try:
         names = names_of(str(named))
     except SteerError:
         return []
-    return [f"{document.place(key)}: {text}" for key, text in name_faults(document.data, names, schema.kinds)]
+    return [Fault(document.place(key), key, text) for key, text in name_faults(document.data, names, schema.kinds)]
 
 
 def gather(names: Sequence[str]) -> tuple[list[Path], dict[str, tuple[str, ...]]]:

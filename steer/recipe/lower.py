@@ -6,7 +6,8 @@ edit can change what is measured comes from `reach`. Every fault is gathered and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from steer.anatomy.keyed import KeyedNames
 from steer.anatomy.layout import carrier
@@ -21,7 +22,9 @@ from steer.recipe.reach import Reach
 from steer.recipe.schema import Recipe
 
 
-def lower(recipe: Recipe, model: Names) -> Lowered:
+def lower(recipe: Recipe, model: Names, lengths: Mapping[str, int] | None = None, folder: Path = Path()) -> Lowered:
+    """`lengths`: how many places each sequence of the model has in every example, once these are known. `folder`: that
+    the files which the recipe names are relative to."""
     names = KeyedNames(model)
     measured = measured_sites(recipe, names)
     numbers = tuple(reads.numbers for reads in measured)
@@ -30,18 +33,17 @@ def lower(recipe: Recipe, model: Names) -> Lowered:
     names.wanted(("measures",), reads)
     freeze = tuple(frozen(site) for site in names.sites(("freeze",), recipe.freeze))
     reach = Reach(names, numbers, tensors, freeze)
-    lowering = Lowering(recipe, names, freeze, reads, reach)
-    if recipe.ablates:
-        lowering.check_reference()
+    lowering = Lowering(recipe, names, freeze, reads, reach, lengths, folder)
+    lowering.check_ablation()
     runs = recipe.runs(lowering)
     check_freeze(names, freeze, runs)
     check_figures(recipe, names)
     unmoved = reach.unmoved(runs) if not names.faults else frozenset()
     if names.faults:
         raise KeyedError(names.faults)
-    clean = Run(CLEAN, (), reads, recipe.clean_condition, end=recipe.clean_end)
+    clean = Run(CLEAN, (), reads, recipe.clean_name, end=recipe.clean_end)
     written = _written(recipe, [clean, *runs], unmoved, model.layout.logits)
-    return Lowered(make_plan(clean, [*runs, *written]), unmoved, numbers, recipe.clean_condition)
+    return Lowered(make_plan(clean, [*runs, *written]), unmoved, numbers, recipe.clean_name, lowering.stored)
 
 
 def _written(recipe: Recipe, runs: Sequence[Run], unmoved: frozenset[tuple[str, int]], logits: Site) -> list[Run]:

@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
 
 from steer.anatomy.keyed import KeyedNames
-from steer.anatomy.layout import Layout
+from steer.anatomy.layout import Layout, touched
 from steer.anatomy.nodes import Node, Site
-from steer.base.errors import Key
-from steer.plan.plan import CLEAN, REFERENCE, Ablated, Edit, Mean, Plan, Resampled, Run, Zero
+from steer.base.errors import Key, unknown
+from steer.plan.plan import (
+    CLEAN,
+    COUNTERPART,
+    REFERENCE,
+    Ablated,
+    Edit,
+    Mean,
+    Of,
+    Plan,
+    Resampled,
+    Run,
+    Spot,
+    Stored,
+    Zero,
+)
+from steer.recipe.edits import prompt_tokens
 from steer.recipe.reach import Reach
 from steer.recipe.schema import OWN, Recipe
+from steer.results.directions import Floats, digest
 from steer.results.rows import End
+from steer.tasks.task import LAST
 
+Thing = TypeVar("Thing", Node, Site)
 ALL_KEPT = "everything that could change what is measured is kept: nothing is ablated"
 
 
@@ -25,6 +45,7 @@ class Lowered:
     unmoved: frozenset[tuple[str, int]]  # (condition, number of a measure that it cannot change): no rows
     numbers: tuple[tuple[Site, ...], ...]  # what the numbers of each measure are made of
     clean: str  # the condition of the clean run
+    stored: Mapping[Stored, Floats] = field(default_factory=dict)  # directions and subspaces of the plan
 
 
 @dataclass(frozen=True)
@@ -34,6 +55,9 @@ class Lowering:
     freeze: tuple[Edit, ...]
     reads: tuple[Site, ...]
     reach: Reach
+    lengths: Mapping[str, int] | None = None  # places that every example has, by sequence; None: not known yet
+    folder: Path = Path()  # that the files which a recipe names are relative to
+    stored: dict[Stored, Floats] = field(default_factory=dict)
 
     @property
     def layout(self) -> Layout:
@@ -47,7 +71,20 @@ class Lowering:
             return Zero()
         if wanted.value == "resample":
             return Resampled(self.recipe.seed)
+        if wanted.value == "counterpart":
+            return Of(COUNTERPART)
         return Mean(wanted.over, CLEAN if wanted.reference == OWN else REFERENCE)
+
+    @property
+    def recomputed(self) -> bool:
+        """Do MLPs on the way into a port make what they make of the changed stream?"""
+        return self.recipe.ablation.mlps == "recomputed"
+
+    def store(self, name: str, numbers: Floats) -> Stored:
+        """Numbers that the plan's values draw on, under a name."""
+        key = Stored(name, digest(numbers))
+        self.stored[key] = numbers
+        return key
 
     def run(self, condition: str, edits: Iterable[Edit], end: End = "") -> Run:
         return Run(condition, (*self.freeze, *edits), self.reads, condition, end=end)
@@ -65,12 +102,32 @@ class Lowering:
 
     def arriving(self, nodes: Iterable[Node]) -> list[Node]:
         """Those of some nodes whose ablation changes something that is measured."""
-        return [node for node in nodes if self.reach.arrives(self.layout.write(node))]
+        moved = self._moved if self.recipe.ablation.value == "counterpart" else None
+        found = [node for node in nodes if self.reach.arrives(self.layout.write(node))]
+        return [node for node in found if moved is None or self.layout.write(node) in moved]
+
+    @property
+    def _moved(self) -> frozenset[Site]:
+        """What may be another value in the counterpart's run."""
+        return touched(self.layout, [prompt_tokens(self.layout)])
+
+    def differing(self, key: Key, named: Sequence[Thing], site_of: Callable[[Thing], Site]) -> list[Thing]:
+        """Those whose value may be another in the counterpart's run: what the prompt's tokens reach."""
+        kept = [thing for thing in named if site_of(thing) in self._moved]
+        for thing in named:
+            if thing not in kept and (self.names.is_single(key, thing) or not kept):
+                text = f"{thing} does not depend on the prompt: it is the same in the counterpart's run"
+                self.names.fault(key, text, thing)
+                if not kept:
+                    break
+        return kept
 
     def ablatable(self, key: Key, nodes: Sequence[Node]) -> list[Node]:
         """Without position embeddings where the ablation value is what they are anyway; a plain name is a fault."""
         wanted = self.recipe.ablation
-        if wanted.value == "zero" or (wanted.value == "mean" and wanted.over == "token"):
+        if wanted.value == "counterpart":
+            return self.differing(key, nodes, self.layout.write)
+        if wanted.value == "zero" or (wanted.value == "mean" and wanted.over != "position"):
             return list(nodes)
         for node in nodes:
             if self.layout.is_fixed(node) and self.names.is_single(key, node):
@@ -82,22 +139,40 @@ class Lowering:
         return kept
 
     def check_places(self, sites: Iterable[Site]) -> None:
-        """Places are of the prompt or, for sites of the decoder's own tokens, of the answer."""
-        longest = self.recipe.task.longest_answer + 1  # what the decoder reads: the start and the answer so far
-        beyond = [place for place in self.recipe.places if place > longest]
+        """Note a fault for places that the sites do not have, of the prompt or of the answer."""
         decoding = [site for site in sites if self.layout.sequence(site) != self.layout.prompt]
-        if beyond and decoding:
-            text = f"{decoding[0]} has a value for each of the decoder's tokens, at most {longest}"
-            fault = (("places", self.recipe.places.index(beyond[0])), f"{text}: there is no place {beyond[0]}")
-            if fault not in self.names.faults:
+        for number, place in enumerate(self.recipe.places):
+            text = self._strange_place(place, decoding)
+            fault = (("places", number), text)
+            if text and fault not in self.names.faults:
                 self.names.faults.append(fault)
 
+    def _strange_place(self, place: Spot, decoding: Sequence[Site]) -> str:
+        """What is wrong with a place, if something is. `decoding`: the sites of the decoder's own tokens."""
+        task = self.recipe.task
+        of_decoder = f"{decoding[0]} has a value for each of the decoder's tokens" if decoding else ""
+        longest = task.longest_answer + 1  # what the decoder reads: the start and the answer so far
+        if isinstance(place, int):
+            return f"{of_decoder}, at most {longest}: there is no place {place}" if decoding and place > longest else ""
+        known = (*self.recipe.place_words, LAST, *task.span_names)
+        if place not in known:
+            return unknown("place", place, known)
+        return f"{of_decoder}; {place} is of the prompt" if decoding and place not in self.recipe.place_words else ""
+
     def check_positions(self, key: Key, ports: Sequence[Site]) -> None:
-        """Each port reads the position embeddings of the prompt."""
+        """Positions of the prompt reach each port directly, as embeddings, by rotation or as a bias of its scores."""
+        layout = self.layout
         for port in ports:
-            node = self.layout.positions(port)
-            if node is None or self.layout.sequence(Site(node)) != self.layout.prompt:
+            node = layout.positions(port)
+            if node is None and not (layout.is_rotated(port) or layout.is_biased(port)):
+                why = dict(layout.absent).get(f"{layout.reads(port)}.pos", "")
+                ends = f"; {why}, so that only q and k of self-attention know them" if why else ""
+                self.names.fault(key, f"{port} does not read the prompt's positions{ends}", port)
+            elif layout.sequence(port if node is None else Site(node)) != layout.prompt:
                 self.names.fault(key, f"{port} does not read the prompt's positions", port)
+            elif node is None and self.recipe.places and layout.is_biased(port):
+                text = "a bias is of two tokens at once: positions in it are exchanged at all places"
+                self.names.fault(("places",), text)
         self.check_places(ports)
 
     def check_selection(self, who: str) -> None:
@@ -107,8 +182,13 @@ class Lowering:
             if getattr(self.recipe.episodes, key) != value:
                 self.names.fault(("episodes", key), f"{who} needs {needed.text}")
 
-    def check_reference(self) -> None:
+    def check_ablation(self) -> None:
+        """What stands in for an ablated value must be another value."""
         wanted = self.recipe.ablation
+        if not self.recipe.ablates:
+            return
+        if wanted.value == "counterpart":
+            self.check_selection("a counterpart")
         own_mean = (wanted.value, wanted.over, wanted.reference) == ("mean", "position", OWN)
         if own_mean and self.recipe.episodes.count == 1:
             self.names.fault(("episodes", "count"), "the mean over one episode is that episode: nothing is ablated")

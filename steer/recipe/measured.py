@@ -14,10 +14,11 @@ def measured_sites(recipe: Recipe, names: KeyedNames) -> list[Reads]:
     found: list[Reads] = []
     for number, measure in enumerate(recipe.measures):
         key: Key = ("measures", number)
-        if measure.against != "answer" and not recipe.predicts:
-            names.fault((*key, "against"), "only a position-swap or a steer has a counterfactual answer")
-        if measure.step_by_step and measure.against != "answer" and not recipe.keeps_length:
-            text = "the changed answer may be of another length, so there is no step by step to hold it against"
+        if measure.foresees and not recipe.foretells:
+            text = "only a swap, a steer or values of a counterpart have a counterfactual answer"
+            names.fault((*key, "against"), text)
+        if measure.step_by_step and measure.foresees and not recipe.keeps_length:
+            text = "the changed answer may be of another length, so it cannot be compared step by step"
             names.fault((*key, "against"), text)
         reads = measure.reads(names, recipe.task, key)
         for row in reads.rows:
@@ -28,7 +29,10 @@ def measured_sites(recipe: Recipe, names: KeyedNames) -> list[Reads]:
 
 
 def check_figures(recipe: Recipe, names: KeyedNames) -> None:
-    """A figure of what is not measured would be left out without a word."""
+    """Note a fault for a figure of something that is not measured: it would be omitted silently."""
+    if "heatmap" in recipe.figure and not recipe.goes_from_site_to_site:
+        text = f"a heatmap is of kinds that go from site to site; {recipe.kind} does not"
+        names.fault(("figure", recipe.figure.index("heatmap")), text)
     drawn = {figure: name for one in MEASURES for figure, name in MEASURES[one].figures.items()}
     measured = {measure.name for measure in recipe.measures}
     for number, figure in enumerate(recipe.figure):

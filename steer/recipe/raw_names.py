@@ -1,4 +1,4 @@
-"""Names in a recipe that fails its schema: checked all the same, so that all faults are reported at once."""
+"""Checks the names in a recipe that fails its schema, so that all faults are reported at once."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def _check(names: KeyedNames, kind: Any, data: Any, key: Key) -> None:
 
 
 def _fields(kind: Any, data: dict[str, Any]) -> dict[str, FieldInfo]:
-    """The fields of all classes in a type: data with a fault may be meant as any of them, best as one that it names."""
+    """The fields of all classes in a type. Those of the class that the data names, if it names one, win."""
     classes = sorted(_classes(kind), key=lambda one: _is_named(one, data))
     return {name: field for one in classes for name, field in one.model_fields.items()}
 
 
 def _is_named(spec: type[BaseModel], data: dict[str, Any]) -> bool:
-    """Is one of the words that tell classes apart (`kind`, `name`) this class's own?"""
+    """Does the data name this class, by its `kind` or `name`?"""
     fields = {key: spec.model_fields[key] for key in ("kind", "name") if key in spec.model_fields}
     return any(data.get(key) in get_args(field.annotation) for key, field in fields.items())
 

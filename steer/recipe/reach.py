@@ -1,4 +1,4 @@
-"""Can an experiment change what it measures? Asked of every edit and every measure before anything runs."""
+"""Can an experiment change what it measures? Checked for every edit and every measure before anything runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from steer.plan.plan import Edit, Run
 
 
 class Reach:
-    """What edits can arrive at: each measure's own sites, past what is frozen."""
+    """Which measures an edit can reach, given what is frozen."""
 
     def __init__(
         self, names: KeyedNames, measured: Sequence[Sequence[Site]], tensors: Sequence[Site], frozen: Sequence[Edit]
@@ -26,17 +26,17 @@ class Reach:
         return self.names.layout
 
     @cached_property
-    def _read(self) -> frozenset[Site]:
+    def read(self) -> frozenset[Site]:
         return self.tensors.union(*self.measured)
 
     def arrives(self, site: Site, goal: frozenset[Site] | None = None) -> bool:
         """Can an edit there change anything that is measured or saved? (Frozen and edited at once: `check_freeze`.)"""
         held = [other for other in self.frozen if carrier(other) != carrier(site)]
-        return not (goal or self._read).isdisjoint(touched(self.layout, [site], held))
+        return not (goal or self.read).isdisjoint(touched(self.layout, [site], held))
 
     def sites(self, key: Key, named: Sequence[Site], read: Iterable[Site] | None = None) -> list[Site]:
         """The named sites whose edit can arrive. A plain name that cannot is a fault, a glob means the rest."""
-        goal = self._read if read is None else frozenset(read)
+        goal = self.read if read is None else frozenset(read)
         kept = []
         for site in named:
             if self.arrives(site, goal):
@@ -62,7 +62,7 @@ class Reach:
             self.names.fault(("freeze",), f"with {held} frozen, nothing from {site} arrives at what is measured")
 
     def check_direct(self, sources: Sequence[Node], targets: Sequence[Site]) -> None:
-        """A direct path runs through the stream: it cannot be patched past a frozen point of it, or of its source."""
+        """Note a fault for direct paths through a frozen point of the stream: they cannot be patched."""
         for held in self.frozen:
             for target in targets:
                 between = [

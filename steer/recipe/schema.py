@@ -1,7 +1,7 @@
-"""What every recipe may say; each kind of experiment adds its own keys, in `kinds/`.
+"""The keys of every recipe; each kind of experiment adds its own, in `kinds/`.
 
-Unknown keys are refused, every choice is spelled out, and no value names Python code. What is the task's to say (which
-examples, variables and labels there are) is a plain word here; `recipe_schema` makes the schema of one task of it.
+Unknown keys are refused, every choice is spelled out, and no value names Python code. Keys whose choices depend on the
+task (examples, variables, labels) are plain texts here; `recipe_schema` fills in the choices of one task.
 Whether the names in a recipe exist in a given model is checked later, by `lower`.
 """
 
@@ -30,11 +30,11 @@ OWN = "episodes"  # the recipe's own
 # What the conditions at the ends of a scale are called; the second is a chain's own, nothing changed before its first
 # link. Only people read these words: a run says itself which end it is.
 NOTHING, UNCHANGED, EVERYTHING = "nothing ablated", "nothing ablated before the chain", "everything ablated"
-BEFORE = "before"  # the clean run of kinds that change the answer
+BEFORE, CEILING = "before", "ceiling"  # the clean run of kinds that change the answer
 
 
 class TaskFile(Strict):
-    """A file of prompts that a recipe brings; its name alone will do."""
+    """A file of prompts that a recipe brings. In a recipe its name alone is enough."""
 
     file: Annotated[str, Field(min_length=1, description="JSONL, JSON, CSV or Parquet, relative to the recipe")]
     format: Annotated[FormatName, Field(description="whose columns they are")] = "steer"
@@ -43,20 +43,40 @@ class TaskFile(Strict):
 class Ablation(Strict):
     """What stands in for a value that is ablated."""
 
-    value: Literal["mean", "zero", "resample"] = "mean"
+    value: Literal["mean", "zero", "resample", "counterpart"] = "mean"
     over: Annotated[
-        Literal["position", "token"], Field(description="mean at each position, or one mean over all tokens")
+        Literal["position", "token", "padded"],
+        Field(description="mean at each position, or one mean over all tokens; padded: over padding too"),
     ] = "position"
     reference: Annotated[str, Field(description="episodes that give the mean: the recipe's own, or a split")] = OWN
+    variable: Annotated[
+        str | None, Field(description="of value `counterpart`: whose prompts differ in this; what they have stands in")
+    ] = None
+    mlps: Annotated[
+        Literal["sources", "recomputed"],
+        Field(description="on paths into a port: sources like others, or what they make of the changed stream"),
+    ] = "sources"
 
     @model_validator(mode="after")
     def _from_its_own(self) -> Self:
         if self.value == "resample" and self.reference != OWN:
             raise ValueError("resample takes values of the recipe's own episodes (reference: episodes)")
+        if self.over == "padded" and (self.value != "mean" or self.reference == OWN):
+            raise ValueError("padded is a mean over another set's batches: give a split as reference")
+        return self
+
+    @model_validator(mode="after")
+    def _named(self) -> Self:
+        if self.value == "counterpart" and self.variable is None:
+            raise ValueError("value: counterpart needs a variable: which counterpart?")
+        if self.value != "counterpart" and self.variable is not None:
+            raise ValueError("variable is of value: counterpart")
+        if self.value == "counterpart" and self.reference != OWN:
+            raise ValueError("counterparts are of the recipe's own episodes (reference: episodes)")
         return self
 
 
-FigureName: TypeAlias = Literal["bars", "positions", "scatter", "patterns", "histogram", "rates", "none"]
+FigureName: TypeAlias = Literal["bars", "positions", "scatter", "patterns", "histogram", "rates", "heatmap", "none"]
 Figures = Annotated[
     tuple[FigureName, ...],
     AT_LEAST_ONE,
@@ -65,7 +85,25 @@ Figures = Annotated[
 ]
 
 
-# A recipe holds the task itself; in a file stands where it is from. Which one it is says `recipe_schema`.
+def _spot(value: object) -> object:
+    """One message for whatever else it is."""
+    if isinstance(value, str) and value:
+        return value
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MOST_PLACES:
+        return value
+    raise ValueError(f"must be a number from 1 to {MOST_PLACES}, `last`, or the name of a span")
+
+
+MOST_PLACES = 100_000
+OneSpot: TypeAlias = Annotated[int | str, PlainValidator(_spot, json_schema_input_type=int | str)]
+Spots: TypeAlias = Annotated[
+    tuple[OneSpot, ...],
+    Field(description="numbers, from 1; `last`, the prompt's last token; names of spans"),
+    BeforeValidator(listed, json_schema_input_type=int | str | list[int | str]),
+]
+
+
+# A recipe object holds the task itself; its file says where the task comes from.
 TaskField: TypeAlias = Annotated[
     Task,
     PlainValidator(lambda given: given),
@@ -76,12 +114,14 @@ TaskField: TypeAlias = Annotated[
 
 
 class Recipe(Strict):
-    """What every recipe may say. A kind is one file with a class like this: its keys, and the runs that it means."""
+    """The keys of every recipe. A kind is one file with a subclass: its own keys, and the runs that they stand for."""
 
     clean_condition: ClassVar[str] = "clean"  # what the clean run is called
     clean_end: ClassVar[End] = ""  # whether it is an end of a scale
-    ablates: ClassVar[bool] = True  # does `ablation` say something?
+    ablates: ClassVar[bool] = True  # does it use `ablation`?
     predicts: ClassVar[bool] = False  # does the task know the answer under the intervention?
+    goes_from_site_to_site: ClassVar[bool] = False  # a number for each: is there a heatmap?
+    place_words: ClassVar[tuple[str, ...]] = ()  # what `places` may say beside numbers, `last` and spans
     if TYPE_CHECKING:  # for pydantic a base class's keys come first, and `kind` is each class's own
         kind: str
 
@@ -92,10 +132,7 @@ class Recipe(Strict):
     episodes: Selection = Selection()
     ablation: Ablation = Ablation()
     freeze: Annotated[AnySites, Field(description="sites held at their clean values")] = ()
-    places: Annotated[
-        tuple[Annotated[int, Field(ge=1, le=4096)], ...],
-        Field(description="edit only these places of the sequence, counted from 1 (default: all of them)"),
-    ] = ()
+    places: Annotated[Spots, Field(description="edit only these places of the sequence (default: all of them)")] = ()
     measures: Annotated[tuple[Measure, ...], AT_LEAST_ONE]
     # Not `save`: whoever imported nnsight first has an attribute of that name on every object, a default to pydantic.
     tensors: Annotated[AnySites, Field(description="sites whose values are written to tensors.safetensors")] = ()
@@ -112,27 +149,57 @@ class Recipe(Strict):
         raise NotImplementedError
 
     @property
+    def clean_name(self) -> str:
+        """What the clean run is called in this recipe."""
+        return self.clean_condition
+
+    @property
+    def own_condition(self) -> str:
+        """The condition in which the examples' own prompts are answered, nothing changed."""
+        return self.clean_name
+
+    @property
     def changed_variable(self) -> str | None:
         """The variable that it changes: only examples whose answer this changes are of use to it."""
-        return None
+        return self.ablation.variable if self.ablates else None
+
+    @property
+    def foretells(self) -> bool:
+        """Is there an answer to be expected under the intervention?"""
+        return self.predicts or self.changed_variable is not None
 
     @property
     def keeps_length(self) -> bool:
         """Has the predicted answer always as many tokens?"""
-        return True
+        return self.changed_variable is None or self.task.keeps_length(self.changed_variable)
+
+    @property
+    def into_counterpart(self) -> bool:
+        """Is the run on the counterpart the one that is changed, with values of the clean one?"""
+        return False
 
     @property
     def shown(self) -> str:
         """The condition that figures show, where they show one alone."""
         return ""
 
-    def counterparts(self, examples: Sequence[Example]) -> list[Example]:
-        """The examples that runs take values from (`Of("counterpart")`), if there are such runs."""
-        return []
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Files of directions that it names: what they hold is part of the question."""
+        return ()
+
+    def check_examples(self, examples: Sequence[Example]) -> None:
+        """Raise if the experiment cannot be done on one of them."""
+
+    def counterparts(self, examples: Sequence[Example]) -> list[Example | None]:
+        """For each example the one that runs take values from (`Of("counterpart")`), if there are such runs."""
+        variable = self.ablation.variable if self.ablates else None
+        return [self.task.lender(example, variable) for example in examples] if variable else []
 
     def counterfactual(self, examples: Sequence[Example]) -> list[Example]:
-        """The same examples with the answers that the task predicts under the intervention, where it `predicts`."""
-        return []
+        """The same examples with the answers that are expected under the intervention, where it `foretells` any."""
+        others = self.counterparts(examples)
+        return [example.answering(o.answer) for example, o in zip(examples, others, strict=True) if o is not None]
 
 
 class OnScale(Recipe):

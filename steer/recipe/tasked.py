@@ -42,7 +42,7 @@ class RecipeSchema:
 
 
 def schema_for(document: Document) -> RecipeSchema:
-    """The schema of the task that the document brings, or that its checkpoint is of; or, failing both, the default."""
+    """The schema of recipes about the document's own task, or its checkpoint's, or else the default task."""
     named = checkpoint_named(document)
     if (brought := brought_task(document, named)) is not None:
         return recipe_schema(brought)
@@ -55,7 +55,9 @@ def schema_for(document: Document) -> RecipeSchema:
 
 @lru_cache(maxsize=8)
 def recipe_schema(task: Task) -> RecipeSchema:
-    ablation = _made(Ablation, task, reference=refined(Ablation, "reference", Literal[OWN] | one_of(task.splits)))
+    reference = refined(Ablation, "reference", Literal[OWN] | one_of(task.splits))
+    variable = refined(Ablation, "variable", one_of(task.variables) | None)
+    ablation = _made(Ablation, task, reference=reference, variable=variable)
     specs = [_made(spec, task, **spec.task_fields(task)) for spec in offered(MEASURES, Measure, "name")]
     measures = _union(specs, "name")
     common = {
@@ -70,7 +72,7 @@ def recipe_schema(task: Task) -> RecipeSchema:
 
 
 def _always(task: Task) -> Any:
-    """What stands in the file has been read before: it is this task."""
+    """The type of the key `task`: whatever the file says there has been read already, and is this task."""
     return Annotated[TaskField, BeforeValidator(lambda given: task)]
 
 

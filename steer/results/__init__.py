@@ -1,1 +1,1 @@
-"""The findings of experiments, as data: rows, intervals, results and circuits on disk."""
+"""Results of experiments as typed data: rows and intervals, and results and circuits on disk."""

@@ -1,7 +1,7 @@
 """A circuit on disk: `circuit.yaml` beside a checkpoint's weights, as `steer discover` writes it.
 
-Its `roles` are what recipes mean by `$output` or `$primitive-pairing`; the rest is the evidence. No torch here: a
-recipe with roles is checked without loading a model.
+Recipes that name a role (`$output`) mean the heads under `roles`; the rest is evidence. No torch here: a recipe with
+roles is checked without loading a model.
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import Field
 
-from steer.anatomy.names import Names, Roles
-from steer.anatomy.nodes import Node
-from steer.base.errors import CheckpointError, ConfigError, SteerError, unknown
+from steer.base.errors import ConfigError
 from steer.base.files import is_there, write_atomically
 from steer.base.shipped import DEFAULT_TASK
 from steer.base.shown import Card, Shown
@@ -27,16 +25,16 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Described(Strict):
-    """The weights that a circuit is of."""
+    """The weights that a circuit was found in."""
 
     name: str
     sha256: str
-    numbering: Annotated[str, Field(description="whose numbers the heads have, if they were renumbered")] = ""
+    numbering: Annotated[str, Field(description="whose numbering the heads have, if they were renumbered")] = ""
     searched: Annotated[str, Field(description="SHA-256 of the weights searched, if heads were renumbered since")] = ""
 
 
 class Member(Strict):
-    """A head of the circuit (or an MLP, or an embedding), with what it does; in the order of computation."""
+    """A head of the circuit (or an MLP, or an embedding) and what it does. Members are in the order of computation."""
 
     node: str
     block: Annotated[str, Field(description="where pictures put it: members of one block stand side by side")]
@@ -54,7 +52,7 @@ class Edge(Strict):
     sufficiency: Annotated[Estimate, Field(description="recovered when it alone is kept; 1: as with nothing ablated")]
     necessity: Annotated[Estimate, Field(description="lost when it alone is ablated; 1: as with everything ablated")]
     in_company: Annotated[
-        Estimate | None, Field(description="recovered when it joins the other sources; for one that shows only so")
+        Estimate | None, Field(description="recovered when it joins the other sources; given if it matters only then")
     ] = None
     measured_at: str
 
@@ -93,7 +91,7 @@ class Circuit(Shown, Strict):
 
 
 def load_circuit(path: Path) -> Circuit:
-    """The circuit of a file, or an error with every fault and its place."""
+    """The circuit in a file; raises one error with all faults and their places."""
     document = read(path)
     if (version := format_of(document)) < FORMAT:
         raise ConfigError(f"{path}: has format {version}, this version reads {FORMAT}: `steer migrate` rewrites it")
@@ -101,35 +99,19 @@ def load_circuit(path: Path) -> Circuit:
 
 
 def format_of(document: Document) -> int:
-    """What a file says of itself; this format, if it does not say a number."""
+    """The format that a file states; today's, if it states none."""
     data: Any = document.data
     version = data.get("format", FORMAT) if isinstance(data, dict) else FORMAT
     return version if type(version) is int else FORMAT
 
 
 def read_circuit(folder: Path, sha256: str) -> Circuit | None:
-    """The circuit that lies beside these weights; None without one, or for other weights (trained on since)."""
+    """The circuit in a checkpoint's folder; None if there is none, or if it belongs to other weights."""
     path = folder / CIRCUIT
     if not is_there(path):
         return None
     circuit = load_circuit(path)
     return circuit if circuit.checkpoint.sha256 == sha256 else None
-
-
-def heads_of_roles(circuit: Circuit, names: Names, place: Path) -> Roles:
-    """The heads that a circuit says play each role, the lead first; each must be one of the model's."""
-    faults: list[str] = []
-    roles: dict[str, tuple[Node, ...]] = {}
-    for role, heads in circuit.roles.items():
-        if role not in names.role_words:
-            faults.append(f"{place / CIRCUIT}: roles: {unknown('role', role, names.role_words)}")
-        try:
-            roles[role] = tuple(names.head(name) for name in heads)
-        except SteerError as error:
-            faults += [f"{place / CIRCUIT}: roles.{role}: {fault}" for fault in error.faults]
-    if faults:
-        raise CheckpointError(*faults)
-    return roles
 
 
 def write_circuit(circuit: Circuit, folder: Path) -> Path:

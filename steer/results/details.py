@@ -1,4 +1,4 @@
-"""What figures need beyond rows: patterns, clouds of points, histograms and answers to be read."""
+"""What figures need beyond rows: attention patterns, scatter plots, histograms and sample answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Numbers: TypeAlias = tuple[float, ...]
 
 @dataclass(frozen=True, repr=False)
 class Pattern(Shown):
-    """A head's attention on one example, with the tokens that it runs between."""
+    """A head's attention on one example, and the tokens on both axes."""
 
     __pydantic_config__ = CLOSED
 
@@ -77,7 +77,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Histogram:
-    """Inner products of what a head copies from a token with the token's own unembedding row and with the others."""
+    """Inner products of what a head copies from a token with the token's own unembedding row, and with other rows."""
 
     __pydantic_config__ = CLOSED
 
@@ -89,6 +89,17 @@ class Histogram:
     own: Sample
     others: Sample
     kind: Literal["histogram"] = "histogram"
+
+
+@dataclass(frozen=True)
+class PlaceTokens:
+    """The token that stands at each place of some sites' sequence, from the first; `…` where examples differ."""
+
+    __pydantic_config__ = CLOSED
+
+    sites: Texts
+    tokens: Texts
+    kind: Literal["places"] = "places"
 
 
 @dataclass(frozen=True)
@@ -105,4 +116,4 @@ class Transcript:
     kind: Literal["transcript"] = "transcript"
 
 
-Detail: TypeAlias = Annotated[Pattern | Scatter | Histogram | Transcript, Field(discriminator="kind")]
+Detail: TypeAlias = Annotated[Pattern | Scatter | Histogram | PlaceTokens | Transcript, Field(discriminator="kind")]

@@ -10,18 +10,18 @@ from steer.results.provenance import Json
 
 @dataclass(frozen=True)
 class GroupScore:
-    """Exact match on one group of episodes; a group that does not fit into the model has none."""
+    """Exact match on one group of episodes; None if its prompts are too long for the model."""
 
     group: str
     episodes: int
     exact_match: float | None = None
     interval: tuple[float, float] | None = None
-    slice: str = ""  # the name of the slice, for a group that is one
+    slice: str = ""  # the name of the task's slice, if the group is one
 
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Answers of one set of episodes: written by the model (exact match), and token by token (the rest)."""
+    """Scores on one set of episodes: exact match of the model's own answers; the rest given the right tokens before."""
 
     episodes: int
     exact_match: float
@@ -44,7 +44,7 @@ class Evaluation(Shown):
     strict: tuple[GroupScore, ...]
     accuracy: Accuracy
     strict_title: str = ""  # what the slices are, in the task's words
-    folder: str = ""  # where the episodes were read from, if they are no split of the task
+    folder: str = ""  # where the episodes were read from, unless they are a split of the task
 
     def card(self) -> Card:
         scores = [score for score in (*self.strict, *self.accuracy.groups) if score.exact_match is not None]

@@ -1,4 +1,4 @@
-"""How a circuit was searched, and how far it can be trusted: the evidence of a `circuit.yaml`.
+"""How a circuit was found and how far it can be trusted: the evidence in a `circuit.yaml`.
 
 Shares are of the clean model's exact match, unless a field says otherwise.
 """
@@ -21,7 +21,7 @@ class Estimate(Strict):
 
 
 class Kept(Estimate):
-    """A share of the accuracy: of all questions, and of each group of them."""
+    """The share of the accuracy that is left: on all examples, and on each group of them."""
 
     groups: Annotated[dict[str, Estimate], Field(default_factory=dict)]
 
@@ -39,7 +39,7 @@ class GroupedSpread(Spread):
 
 
 class SearchSettings(Strict):
-    """How a search is made. A search with the same settings on the same weights is not repeated."""
+    """The settings of a search. A search with the same settings on the same weights is not repeated."""
 
     episodes: int
     threshold: float
@@ -90,11 +90,11 @@ class Ablation(Strict):
 
 
 class Choice(Strict):
-    """How often the right argument's colour is said, and the other's: clean, and without some heads."""
+    """How often the right token is said, and how often its rival: in the clean model, and without some heads."""
 
     without: tuple[str, ...]
     right: Ablation
-    other_argument: Ablation
+    other_argument: Ablation  # of the rival token; the name is that of the file format
 
 
 class GradientAgreement(Strict):
@@ -107,7 +107,7 @@ class GradientAgreement(Strict):
 
 
 class Interchange(Strict):
-    """Answers that follow when one variable is taken from a counterpart at some sites."""
+    """How often the answer changes as predicted when some sites take their values from a counterpart."""
 
     variable: str
     sites: str
@@ -120,7 +120,7 @@ class Interchange(Strict):
 
 
 class Check(Strict):
-    """The circuit on other examples than it was searched on."""
+    """The circuit judged on examples that the search did not use."""
 
     judged_on: str
     traced_heads: HeadSet
@@ -132,7 +132,7 @@ class Check(Strict):
 
 
 class Evidence(Strict):
-    """How the circuit was searched, what else was seen on the way, and the check."""
+    """How the circuit was searched, what else the search saw, and the check."""
 
     settings: SearchSettings | None = None
     steer: str
@@ -146,4 +146,4 @@ class Evidence(Strict):
     logit_shares: Annotated[dict[str, Estimate], Field(default_factory=dict)]
     look_alikes: Annotated[dict[str, str], Field(description="head -> role that it fits", default_factory=dict)]
     curve: Annotated[tuple[tuple[int, float], ...], Field(description="heads kept, exact match")] = ()
-    check: Annotated[Check | None, Field(description="none: the task is not done")] = None
+    check: Annotated[Check | None, Field(description="none: the model does not do the task")] = None

@@ -1,8 +1,8 @@
-"""Results on disk, each file written whole or not at all.
+"""Results on disk. Every file is written whole or not at all.
 
 A result is a folder: `result.json` (provenance, rows and details), `rows.csv`, `tensors.safetensors` where the recipe
-asks for tensors, and the figures. `result.json` is written last: a folder without it is not a result. It says its
-`format`; `steer migrate` rewrites files of an earlier one.
+asks for tensors, and the figures. `result.json` is written last: a folder without it is not a result. It states its
+`format`; `steer migrate` rewrites files of an earlier format.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def from_json(data: Any, place: str) -> Result:
 
 
 def check_format(data: Any, place: str) -> None:
-    """Raise unless the data says that it is a result of this format."""
+    """Raise unless this is a result of today's format."""
     version = format_of(data, place)
     if version < FORMAT:
         raise SteerError(f"{place}: has format {version}, this version reads {FORMAT}: `steer migrate` rewrites it")
@@ -68,7 +68,7 @@ def check_format(data: Any, place: str) -> None:
 
 
 def format_of(data: Any, place: str) -> int:
-    """Files of format 1 do not say so."""
+    """The format of a result; files of format 1 do not state it."""
     if not isinstance(data, dict) or not isinstance(data.get("rows"), list):
         raise SteerError(f"{place}: is not a result of `steer run`")
     version = data.get("format", 1)
@@ -93,7 +93,7 @@ def rewrite_result(result: Result, path: Path) -> None:
 
 
 def result_text(data: Json) -> str:
-    """JSON with one row, and one detail, a line."""
+    """JSON with each row and each detail on a line of its own."""
     lists = {name: data[name] for name in ("rows", "details")}
     head = json.dumps({name: value for name, value in data.items() if name not in lists}, indent=1)
     parts = [f' "{name}": [{_lines(entries)}]' for name, entries in lists.items()]
@@ -135,7 +135,7 @@ def read_result(folder: Path | str) -> Result:
 
 
 def saved_result(folder: Path, content: str) -> Result | None:
-    """The result that a folder holds, if its hash is this one."""
+    """The result in a folder, if its hash is this one."""
     try:
         result = read_result(folder)
     except SteerError:

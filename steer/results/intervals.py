@@ -8,7 +8,7 @@ Z95 = 1.959963984540054
 
 
 def wilson(hits: int, total: int, z: float = Z95) -> tuple[float, float]:
-    """The Wilson (1927) score interval of a proportion: honest near 0 and 1, where accuracies live."""
+    """The Wilson (1927) score interval of a proportion, which stays correct near 0 and 1."""
     if total == 0:
         return 0.0, 1.0
     rate, shrink = hits / total, 1 + z * z / total

@@ -18,6 +18,13 @@ class Weights:
     name: str
     sha256: str = ""
     numbering: str = ""  # whose numbers the heads have, if they were renumbered
+    commit: str = ""  # of a model from the Hugging Face Hub
+    config: str = ""  # SHA-256 of what a Hugging Face model has beside its weights: config and tokenizer
+
+    @property
+    def identity(self) -> str:
+        """Two checkpoints of one identity give the same numbers."""
+        return self.sha256 + self.commit + self.config
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A result: the findings of one experiment."""
+"""The result of one experiment."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Result(Shown):
         return activations_of(self.provenance.checkpoint.name, condition, self.tensors, self.axes)
 
     def save(self, folder: Path | str) -> Path:
-        """Write it as `steer run` does, but for the figures (`steer draw` makes them); gives the folder."""
+        """Write the result as `steer run` does, without the figures (`steer draw` makes them). Returns the folder."""
         from steer.results.files import write_result
 
         write_result(self, Path(folder))
@@ -70,6 +70,6 @@ class Result(Shown):
 
 
 def content_hash(recipe: Json, checkpoint_sha256: str, version: str, settings: Json) -> str:
-    """The name of a result's content: the same question to the same weights has the same hash."""
+    """The hash of an experiment: the same question about the same weights has the same hash."""
     content = json.dumps([recipe, checkpoint_sha256, version, settings], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()

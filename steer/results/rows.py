@@ -7,17 +7,27 @@ sweep's scale.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from pydantic import ConfigDict
 
 Decoding: TypeAlias = Literal["forced", "greedy"]
-Unit: TypeAlias = Literal["share", "logit", "r2", "product"]
+Unit: TypeAlias = Literal["share", "logit", "r2", "product", "ratio"]
 # An end of a sweep's scale. "unchanged" is a chain's own: its ports rebuilt, nothing ablated before the first link.
 End: TypeAlias = Literal["", "nothing", "unchanged", "everything"]
+JOINT = "; "  # between the warnings of a row
 CLOSED = ConfigDict(extra="forbid", allow_inf_nan=False)  # how results are read back: no other keys, no NaN
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What a condition is beside its name: an end of the scale, or the site and the place that it patches."""
+
+    end: End = ""
+    site: str = ""
+    place: str = ""
 
 
 @dataclass(frozen=True)
@@ -53,6 +63,8 @@ class Row:
     position: int | None = None
     unit: Unit = "share"
     end: End = ""
+    site: str = ""  # patched in this condition, where an experiment goes from site to site
+    place: str = ""  # a place from 1, `last`, the name of a span, or `all`
     chance: float | None = None  # what shuffled labels reach
     tokens: str = ""  # the tokens whose activations R² is of
     warning: str = ""
@@ -65,6 +77,17 @@ class Row:
     def above_chance(self) -> bool:
         """Does the whole interval lie above chance?"""
         return self.low > (self.chance or 0.0)
+
+
+def shared_warnings(rows: Sequence[Row]) -> list[str]:
+    """What must be said about every one of these rows: it is said once."""
+    said = [row.warning.split(JOINT) for row in rows]
+    return [text for text in dict.fromkeys(said[0] if said else ()) if text and all(text in one for one in said)]
+
+
+def own_warning(row: Row, shared: Sequence[str]) -> str:
+    """What is to be said about a row beside what it shares with all."""
+    return JOINT.join(text for text in row.warning.split(JOINT) if text not in shared)
 
 
 def overall(rows: Iterable[Row]) -> list[Row]:

@@ -1,7 +1,7 @@
-"""Sums for each example, and the means and intervals that follow from them.
+"""Sums for each example, and the means and intervals computed from them.
 
 A measure gives, for every example and output position, a value and whether it counts. A mean is the sum of values
-over the sum of counts; its interval is bootstrapped over examples, because the positions of one example are not
+over the sum of counts. Its interval is bootstrapped over examples, because the positions of one example are not
 independent. Where each example gives one hit or miss, the interval is Wilson's: resampled misses give zero width.
 """
 
@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 
 
 class Tally:
-    """Values and counts of one measure in one condition: N examples, P output positions (one, where it has none).
+    """Values and counts of one measure in one condition: for N examples and P output positions (1 if it has none).
 
     `hits`: every value is a hit (1) or a miss (0).
     """
@@ -52,7 +52,7 @@ class Tally:
         return part
 
     def table(self, weights: Floats) -> list[Row]:
-        """One row over all positions and, where there are several, one for each; none where nothing is counted."""
+        """One row over all positions and, if there are several, one for each. Positions without counts give no row."""
         values = np.column_stack([self.values.sum(1), self.values])
         counts = np.column_stack([self.counts.sum(1), self.counts])
         drawn = weights @ values, weights @ counts  # draws, positions

@@ -1,4 +1,4 @@
-"""A result's tensors on disk, read one by one on access: torch is imported no earlier."""
+"""A result's tensors on disk. Each is read when it is used; torch is imported only then."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class StoredTensors(Mapping[str, "Tensor"]):
 
 
 def write_tensors(tensors: Mapping[str, Tensor], path: Path, axes: Axes | None = None) -> None:
-    """Write them, unless they were read from this very file; without any, no file is left."""
+    """Write tensors to a file, unless they were read from it. Without tensors, the file is removed."""
     if isinstance(tensors, StoredTensors) and tensors.path.resolve() == path.resolve():
         return
     if not tensors:

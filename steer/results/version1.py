@@ -1,15 +1,15 @@
-"""Results and circuits of format 1, as plain data in and plain data of format 2 out.
+"""From format 1 to format 2, for results and circuits: plain data in, plain data out.
 
-In format 1 a row's meaning was in its words: "all" for all positions, the names of the ends of a scale, the names of
-measures that are not percentages. Nothing else in the package knows them.
+In format 1 words carried meaning: "all" for all positions, the names of the ends of a scale, the names of measures
+that are not percentages. Nothing else in the package knows these words.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
-from steer.anatomy.nodes import parse_node
 from steer.results.provenance import Json
 
 UNITS = {"logit-attribution": "logit", "ov-alignment": "product", "r-squared": "r2"}
@@ -24,14 +24,14 @@ SAME = (
     "dtype", "versions", "seconds",
 )  # fmt: skip
 CHANGES = (
-    "rows: head is now of, null chance, episodes examples; position is a number, or nothing for all",
-    "rows: unit and end say what the names of measures and conditions said",
-    "details: one list, each entry with its kind",
+    "rows: `head` is now `of`, `null` is `chance`, `episodes` is `examples`; `position` is a number, or empty for all",
+    "rows: `unit` and `end` state what the names of measures and conditions implied",
+    "details: one list, each entry with its `kind`",
     "provenance: kind, description, figures and the wanted number of examples stand beside the recipe",
 )
 CIRCUIT_CHANGES = (
-    "members: each with its block",
-    "evidence: what was checked is under check, groups of questions under groups, asked is now settings",
+    "members: each has its `block`",
+    "evidence: checks are under `check`, groups of questions under `groups`; `asked` is now `settings`",
 )
 
 
@@ -106,10 +106,10 @@ def circuit_from_1(data: Json) -> Json:
 
 
 def _block(name: str) -> str:
-    node = parse_node(name)
-    if node.layer is not None:
-        return f"{node.kind}-{node.layer}"
-    return "prompt" if node.kind.startswith("enc") else "answer so far"
+    numbered = re.fullmatch(r"(.+-\d+)(?:\.\d+)?", name)
+    if numbered:
+        return numbered[1]
+    return "prompt" if name.startswith("enc") else "answer so far"
 
 
 def _evidence(old: Json) -> Json:

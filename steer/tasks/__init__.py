@@ -1,4 +1,4 @@
-"""Tasks by name. What a task is says `task`; each has a room of its own."""
+"""Tasks by name. `task.py` says what a task is; each task has a folder of its own."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ TASKS: Registry[Task] = Registry(
 
 
 def solve(example: Example, task: str = DEFAULT_TASK) -> Any:
-    """What the task's program finds on the way to the answer of an example."""
+    """The variables of the task's program on an example, on the way to its answer."""
     return TASKS[task].solve(example)

@@ -1,11 +1,10 @@
-"""What a task is: examples with known answers, and all that can be said about them without a model.
+"""What a task is: examples with known answers, and everything that is known about them without a model.
 
-A task speaks of two sequences, the *prompt* and the *answer*, of places in them (counted from 0, no padding) and of
-named spans of places. It knows no node and no architecture. Only the first methods must be written; a task without
-roles, variables or labels leaves the rest as it is, and what needs them is refused with a message.
+A task has two sequences, the *prompt* and the *answer*, places in them (counted from 0, without padding) and named
+spans of places. It knows no node and no architecture. Only the abstract methods must be written: a task without roles,
+variables or labels keeps the defaults of the rest, and recipes that need them are refused with a message.
 
-In the answer's sequence place 0 is the start token: what stands at a place is what was said *before* the step of that
-number.
+Place 0 of the answer's sequence is the start token: at a place stands what was said *before* the step of that number.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from steer.base.errors import PromptError, SteerError
 from steer.base.yaml import Strict
 
 PROMPT, ANSWER = "prompt", "answer"  # the two sequences
+LAST = "last"  # the prompt's last place
 Tokens: TypeAlias = tuple[str, ...]
 Place: TypeAlias = tuple[str, int]  # ("prompt", 4)
 Spans: TypeAlias = Mapping[str, tuple[int, ...]]  # name -> places of the prompt
@@ -38,6 +38,16 @@ class Example(Protocol):
     @property
     def spans(self) -> Spans: ...
     def answering(self, answer: Tokens) -> Self: ...  # the same prompt with another answer
+
+
+def named_places(example: Example, name: str) -> tuple[int, ...]:
+    """The places of the prompt that a name stands for; none where the example has no such span."""
+    return (len(example.prompt) - 1,) if name == LAST else tuple(example.spans.get(name, ()))
+
+
+def start_alike(one: Tokens, two: Tokens) -> bool:
+    """Do two answers start with the same token? Then their first logits do not tell them apart."""
+    return one[:1] == two[:1]
 
 
 @dataclass(frozen=True)
@@ -56,14 +66,14 @@ class PlainExample:
 
 
 class Selection(Strict):
-    """What every task's selection of examples says; a task adds its own keys."""
+    """The keys of every task's selection of examples; a task adds its own."""
 
     count: Annotated[int, Field(ge=1, le=10_000, description="how many, at most")] = 2_000
     seed: Annotated[int, Field(ge=0, description="chooses among those that match, when there are more than count")] = 0
 
 
 class Lesson(Strict):
-    """What a stage of training may say about its examples; a task adds its own keys."""
+    """The keys that every stage of training has for its examples; a task adds its own."""
 
     batch: Annotated[int, Field(ge=1, description="episodes in a batch, with all their questions")] = 25
 
@@ -96,12 +106,12 @@ class Exchange:
     places: tuple[int, int]
     spans: tuple[str, str]
     variable: str
-    reason: str  # why these places and no others
+    reason: str  # why these two places
 
 
 @dataclass(frozen=True)
 class Needed:
-    """What a selection must say so that a variable of its examples can be changed."""
+    """The keys that a selection must have so that a variable of its examples can be changed."""
 
     keys: Mapping[str, Any] = field(default_factory=dict)
     text: str = ""
@@ -117,14 +127,14 @@ class Handle:
 
 @dataclass(frozen=True)
 class Words:
-    """How the task is spoken of in tables and messages."""
+    """The task's words in tables and messages."""
 
     token: str = "token"  # one of the tokens that count
     tokens: str = "tokens"
-    program: str = "the task's program"  # what gives the answers
-    exchanged: str = "two tokens"  # what an exchange is between
+    program: str = "the task's program"  # the program that computes the answers
+    exchanged: str = "two tokens"  # the tokens whose positions an `Exchange` swaps
     choosing: str = "episodes that choose"
-    rival: str = "the other"  # whose token was not chosen
+    rival: str = "the other"  # the choice that was not made
     slices: str = "special sets"
 
 
@@ -149,9 +159,10 @@ class TaskOf(ABC, Generic[E, S]):
     roles: ClassVar[Mapping[str, Look]] = {}
     output_role: ClassVar[str] = ""  # whose heads look at the token that they write
     variables: Tokens = ()
+    span_names: Tokens = ()  # the spans that examples may have
     labels: Mapping[str, Mapping[str, str]] = {}  # label -> which tokens carry it -> their sequence
     label_titles: ClassVar[Mapping[str, str]] = {}  # label -> its name in figures, if it is another
-    labels_text: ClassVar[str] = ""  # which tokens there are, for the schema
+    labels_text: ClassVar[str] = ""  # which tokens may carry a label, for the schema
     exchange: ClassVar[Exchange | None] = None
     needed: ClassVar[Needed] = Needed()
     handles: ClassVar[Mapping[str, Handle]] = {}  # variable -> where `steer ask` changes it
@@ -170,22 +181,25 @@ class TaskOf(ABC, Generic[E, S]):
 
     @abstractmethod
     def examples(self, wanted: S, seed: int, variable: str | None = None) -> Sequence[E]:
-        """The examples that a selection means; only those in which a variable can be changed, if one is given."""
+        """The examples that a selection means; only those in which a variable can be changed, if one is given.
+
+        A task may leave that to `lender`: those that have none are left out later, and counted.
+        """
 
     @abstractmethod
     def counts(self, token: str) -> bool:
-        """Is it scored where it stands in an answer?"""
+        """Is this token scored when it is part of an answer?"""
 
     def parse(self, text: str) -> E:
         """An example as people type it, with its right answer."""
         raise PromptError(f"prompt: the task {self.name!r} reads no typed prompts")
 
     def read(self, folder: Path) -> Sequence[Any]:
-        """The examples of a folder of files, as whoever made the task keeps them."""
+        """The examples in a folder of files of the task's own format."""
         raise SteerError(f"the task {self.name!r} reads no episode files")
 
     def describe(self, example: E) -> dict[str, Any]:
-        """What there is to say about an example, as JSON."""
+        """An example with everything known about it, as JSON."""
         return {"prompt": str(example), "answer": list(example.answer)}
 
     def text(self, example: E) -> str:
@@ -193,25 +207,42 @@ class TaskOf(ABC, Generic[E, S]):
         return f"{example}\n  answer  {' '.join(example.answer)}"
 
     def solve(self, example: E) -> Any:
-        """All that the task's program finds on the way to the answer."""
+        """The variables of the task's program on the way to the answer."""
         raise PromptError(f"prompt: the task {self.name!r} has no program that solves it")
 
     def alternatives(self, example: E) -> Tokens:
-        """The tokens whose mean logit a token's logit is held against."""
+        """The tokens whose mean logit is subtracted from a token's logit."""
         return tuple(token for token in self.tokens if self.counts(token))
+
+    def wrong(self, example: E) -> Sequence[Tokens]:
+        """Wrong answers that the right one is held against, token by token."""
+        rival = self.rivals(example)
+        return [] if rival == example.answer else [rival]
+
+    def cut_spans(self, example: E) -> frozenset[str]:
+        """The spans of an example that begin or end within a token."""
+        return frozenset()
+
+    def place(self, example: E) -> str:
+        """Where an example stands, for messages."""
+        return f"{str(example)[:60]!r}"
 
     # Variables.
 
     def counterpart(self, example: E, variable: str) -> E | None:
-        """The example with one variable changed and the answer that it then has; None where it cannot be."""
+        """The example with one variable changed, and the answer that it then has; None if it cannot be changed."""
         return None
+
+    def lender(self, example: E, variable: str) -> E | None:
+        """The counterpart, also where its answer is not known: its activations can be taken all the same."""
+        return self.counterpart(example, variable)
 
     def why_fixed(self, example: E, variable: str) -> str:
         """Why a variable of an example cannot be changed."""
         return f"the task {self.name!r} has no variables"
 
     def keeps_length(self, variable: str) -> bool:
-        """Has the counterpart's answer always as many tokens?"""
+        """Does the counterpart's answer always have the same number of tokens?"""
         return False
 
     def exchanged(self, example: E, places: tuple[int, int]) -> E:
@@ -219,7 +250,7 @@ class TaskOf(ABC, Generic[E, S]):
         return example
 
     def check_exchange(self, example: E, named: Sequence[str], variable: str) -> None:
-        """Raise unless these tokens are the two whose positions are exchanged, and that is what is to be changed."""
+        """Raise unless exchanging the positions of these two tokens changes this variable."""
 
     def labelled(self, example: E, label: str, tokens: str) -> Sequence[tuple[Place, int]]:
         """The places that carry a label, with its value there."""
@@ -232,21 +263,21 @@ class TaskOf(ABC, Generic[E, S]):
         return ()
 
     def chooses(self, example: E) -> bool:
-        """Must something be chosen to answer it, so that a head cannot be right by always doing the same?"""
+        """Does the answer depend on a choice, so that a head that always does the same is not always right?"""
         return True
 
     def rivals(self, example: E) -> Tokens:
-        """For each token of the answer the one that was not chosen; itself, where nothing was."""
+        """For each token of the answer the token that was not chosen; the token itself where there was no choice."""
         return example.answer
 
     # Evaluation.
 
     def kind(self, example: E) -> str:
-        """The kind of question, by which reports are divided; all of one kind if empty."""
+        """The kind of question, by which reports group examples; empty: all are of one kind."""
         return ""
 
     def groups(self, examples: Sequence[E], trained: Sequence[E]) -> Mapping[str, Sequence[bool]]:
-        """Groups of examples to report on, beside all of them."""
+        """Groups of examples to report on, besides all of them."""
         return {}
 
     def slices(self, seed: int) -> Mapping[str, Slice]:
@@ -256,7 +287,7 @@ class TaskOf(ABC, Generic[E, S]):
     # Training.
 
     def epoch(self, lesson: Any, data_seed: int, seed: int, number: int) -> Sequence[Sequence[Example]]:
-        """The batches of one epoch, from these three numbers alone; nothing of a held-out set is among them."""
+        """The batches of one epoch, determined by these numbers alone, without examples of a held-out set."""
         raise SteerError(f"the task {self.name!r} has no training examples")
 
 

@@ -1,8 +1,8 @@
 """Where text meets a model's tokens.
 
 A task of texts is bound to no model: its prompts and answers are strings, its spans are ranges of characters. The model
-brings a `Tokenizer`, which cuts a text into pieces and says which characters each piece covers; so spans become places.
-A token goes by its name, a string that stands for one id of the model's vocabulary, as everywhere in a task.
+brings a `Tokenizer`, which cuts a text into pieces and says which characters each piece covers; this turns spans into
+places. As everywhere in a task, a token is named by a string that stands for one id of the model's vocabulary.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Piece:
 
 
 class Tokenizer(Protocol):
-    """Pieces of the text alone: what a model puts around them (a start, an end) is its own, added by its `encode`."""
+    """Cuts texts into pieces. The model's `encode` adds what the model puts around them (a start, an end)."""
 
     def prompt(self, text: str) -> Sequence[Piece]: ...
     def answer(self, prompt: str, text: str) -> Sequence[Piece]: ...  # as it follows this prompt
@@ -34,7 +34,7 @@ class Tokenizer(Protocol):
 
 @dataclass(frozen=True)
 class Words:
-    """The tokenizer of a plain vocabulary: one word, one token; blanks part them."""
+    """The tokenizer of a plain vocabulary: each word between blanks is one token."""
 
     vocabulary: tuple[str, ...]
 
@@ -58,3 +58,9 @@ class Words:
 def covered(pieces: Iterable[Piece], start: int, end: int) -> tuple[int, ...]:
     """The places of the pieces that share a character with this range."""
     return tuple(place for place, piece in enumerate(pieces) if piece.start < end and start < piece.end)
+
+
+def cuts(text: str, pieces: Iterable[Piece], start: int, end: int) -> bool:
+    """Does this range leave out a part of a piece that it shares? A blank in front of a word does not count."""
+    shared = [piece for piece in pieces if piece.start < end and start < piece.end]
+    return any((text[piece.start : start] + text[max(end, piece.start) : piece.end]).strip() for piece in shared)

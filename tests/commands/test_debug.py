@@ -50,7 +50,7 @@ def test_an_internal_error_has_its_traceback_and_says_whose_it_is(recipe: str, m
     done = CliRunner().invoke(app, ["run", recipe])
     assert done.exit_code == 2
     assert "in broken" in done.stderr
-    assert "KeyError: 'planted' (a bug of steer's, not of the input" in done.stderr
+    assert "KeyError: 'planted' (this is a bug in steer, not a fault of the input" in done.stderr
 
 
 def test_debug_logs_what_is_done_and_quiet_is_the_default(recipe: str, caplog: pytest.LogCaptureFixture):

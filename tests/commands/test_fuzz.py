@@ -100,7 +100,7 @@ def answered(arguments: list[str]) -> None:
     for word in (
         "Traceback",
         "[Errno",
-        "a bug of steer's",
+        "this is a bug in steer",
         "maximum recursion",
         "object has no",
     ):  # Python's words, not ours

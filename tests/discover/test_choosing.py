@@ -71,7 +71,7 @@ def test_a_share_that_is_the_same_in_every_episode_is_certain(lab: Lab):
 def test_a_head_writes_the_choice_as_its_own_algebra_says(lab: Lab):
     """Right colour's logit minus the other argument's, the final LayerNorm at its clean scale: episode by episode."""
     model, node = lab.model.module, Node("dec-cross", 1, 2)
-    tally = lab.clean(lab.choice(node)[0])
+    tally = lab.clean(lab.choice(node))
     seen: dict[str, torch.Tensor] = {}
     model.get_submodule("dec.1.cross_attn.z").register_forward_hook(lambda m, i, o: seen.update(z=o))
     model.ln_dec.register_forward_pre_hook(lambda m, i: seen.update(stream=i[0]))

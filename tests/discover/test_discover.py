@@ -22,6 +22,7 @@ from steer.discover.lab import Lab, answer_likelihood
 from steer.discover.roles import Score, role_scores
 from steer.discover.search import BestRoles, discover
 from steer.discover.table import describe
+from steer.engine.engine import Engine
 from steer.models.checkpoint import Checkpoint, load_checkpoint, read_record, save_checkpoint
 from steer.models.families import names_of
 from steer.models.plain.config import ModelConfig
@@ -131,6 +132,17 @@ def test_role_scores_are_what_plain_loops_count(paper_model: Transformer):
         assert scores[str(head), "output"].value == pytest.approx(found[-1])
         assert scores[str(head), "output"].chance == pytest.approx(sum(chances) / len(chances))
     assert len(set(found)) > 3  # heads that differ
+
+
+def test_gradient_scores_do_not_depend_on_what_fits_into_the_budget(paper_model: Transformer):
+    model = paper_model.double().requires_grad_(False)
+    asked = checkpoint(model)
+    labs = [Lab(asked, paper_tasks(5), engine=Engine(asked.model, budget)) for budget in (0, 1 << 30)]
+    path = (labs[0].names.head("enc-self-1.2"), labs[0].names.site("dec-cross-1.4.k"))
+    without, kept = (gradient_scores(lab, [path], 2) for lab in labs)
+    assert labs[0].engine.store.held == 0 < labs[1].engine.store.held
+    assert without == pytest.approx(kept, rel=1e-9)
+    assert kept[0] != 0
 
 
 def test_gradient_scores_are_the_slope_of_the_likelihood(paper_model: Transformer):

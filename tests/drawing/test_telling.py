@@ -112,6 +112,7 @@ def test_every_path_is_told_with_its_effects(path: Path):
 def test_circuits_side_by_side_tell_what_follows_of_what_could():
     circuits = [load_circuit(path) for path in SHIPPED]
     table = compare(circuits)
+    assert sum(len(circuit.evidence.check.interchange) > 0 for circuit in circuits) > 1
     for number, circuit in enumerate(circuits):
         for row in circuit.evidence.check.interchange:
             (line,) = (text for text in table.splitlines() if text.startswith(f"{row.variable} at {row.sites} "))

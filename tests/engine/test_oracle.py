@@ -17,6 +17,8 @@ from steer.models.plain.config import ModelConfig
 from steer.models.plain.transformer import Transformer, initialise
 from steer.models.protocol import Batch
 from steer.plan.plan import COUNTERPART, REFERENCE, Forced, Mean, Plan, Zero, values_within
+from steer.recipe.kinds.activation_patch import ActivationPatch
+from steer.recipe.kinds.intervene import Intervene
 from steer.recipe.kinds.steer import Steer
 from steer.recipe.load import load_recipe
 from steer.recipe.lower import lower
@@ -63,6 +65,8 @@ def stand_ins(engine: Engine, plan: Plan, batch: Batch) -> dict[str, torch.Tenso
     for site in map(engine.layout.write, engine.layout.nodes):
         hook, real = engine.steps.hook(site), (prompt if str(site).startswith("enc") else answer) != PAD_ID
         pooled = torch.zeros_like(clean[hook][0, 0]) if value == Zero() else clean[hook][real].mean(0)
+        if value != Zero() and value.over == "padded":
+            pooled = clean[hook].mean((0, 1))
         found[hook] = pooled.expand(1, engine.model.max_length, *pooled.shape).clone()
         if value != Zero() and value.over == "position":
             means = position_means(clean[hook], real)
@@ -80,6 +84,9 @@ def test_recipes_are_shipped():
     assert len(recipe_names()) >= 4
 
 
+LENT = (Steer, ActivationPatch, Intervene)  # kinds that take values from counterparts
+
+
 def fits(name: str) -> bool:
     """Is a recipe for models of these sizes? One that names heads of another checkpoint is for that one's."""
     layout = names_of(load_recipe(name).recipe.checkpoint).layout
@@ -91,11 +98,11 @@ def test_every_shipped_recipe_agrees_with_plain_hooks(engine: Engine, name: str)
     recipe = load_recipe(name).recipe
     episodes = TWO_ARGUMENTS if recipe.episodes.arity == 2 else EPISODES
     others = []
-    if isinstance(recipe, Steer):
+    if isinstance(recipe, LENT):
         episodes = [episode for episode in TWO_ARGUMENTS if counterpart(episode, recipe.variable)]
         others = counterparts(episodes, recipe.variable)
     plan = lower(recipe, CAST).plan
-    assert any(run.name == COUNTERPART for run in plan.runs) == isinstance(recipe, Steer)
+    assert any(run.name == COUNTERPART for run in plan.runs) == isinstance(recipe, LENT)
     assert compare_with_oracle(engine, plan, episodes, others=others) == reads(plan, engine) > 0
 
 

@@ -84,7 +84,7 @@ def test_leads_get_the_papers_numbers_and_the_rest_stay_in_order():
         "dec-cross-1": (0, 1, 3, 4, 5, 2, 6, 7),
         "enc-self-1": (0, 7, 1, 2, 3, 4, 5, 6),
     }
-    assert numbering.left == ("rhs-scanner: nobody plays it here", "primitive-retrieval: nobody plays it here")
+    assert numbering.left == ("rhs-scanner: no head plays it here", "primitive-retrieval: no head plays it here")
     assert {str(now): str(then) for now, then in numbering.given.values()} == {
         "dec-cross-1.2": "dec-cross-1.5", "enc-self-1.7": "enc-self-1.1", "enc-self-1.1": "enc-self-1.2",
         "enc-self-0.5": "enc-self-0.5",
@@ -146,7 +146,7 @@ def numbered(steer, tmp_path: Path) -> Path:
     done = steer("renumber", "-c", "seed1", "--out", tmp_path / "new")
     assert done.exit_code == 0, done.output
     assert "dec-cross-1.4 -> dec-cross-1.5" in done.stdout
-    assert "primitive-retrieval: nobody plays it here" in done.stdout
+    assert "primitive-retrieval: no head plays it here" in done.stdout
     return tmp_path / "new"
 
 
@@ -223,7 +223,7 @@ def test_like_another_checkpoint(steer, tmp_path: Path):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["-c", "tiny"], "no role of this checkpoint is known"),
+        (["-c", "tiny"], "no roles of this checkpoint are known"),
         (["-c", "seed1", "--like", "sed2"], "did you mean seed2"),
         (["-c", "sed1"], "did you mean seed1"),
     ],

@@ -15,7 +15,7 @@ from tokens import COLOUR_IDS, ID, PAD_ID, SCORING, VOCABULARY, collate
 from steer.anatomy.nodes import Node, Site
 from steer.measures.alignment import Alignment, ov_alignment
 from steer.measures.answers import exact_match, exact_tokens, token_accuracy
-from steer.measures.attention import attention_accuracy, attention_mass
+from steer.measures.attention import attention_accuracy, attention_mass, next_tokens
 from steer.measures.attribution import logit_attribution
 from steer.measures.representation import explained, principal_components, r_squared
 from steer.models.plain.config import ModelConfig
@@ -51,7 +51,7 @@ def test_attention_measures_by_hand():
     hits, counted = attention_accuracy(pattern, prompt, target), SCORING.counts(target)
     assert hits.tolist() == [[0.0, 1.0, 1.0]]  # blue is looked at most at the first step, though red has as much mass
     assert counted.tolist() == [[True, True, False]]  # the step that says EOS does not count
-    mass = attention_mass(pattern, prompt, target)
+    mass = attention_mass(pattern, next_tokens(prompt, target))
     torch.testing.assert_close(mass[0, :2], torch.tensor([0.5, 0.6], dtype=torch.float64), rtol=0, atol=1e-7)
 
 
@@ -102,7 +102,9 @@ def test_an_interval_of_hits_has_width_at_both_ends(hits: int, ends: tuple[float
     for positions in (1, 3):
         tally = Tally(200, positions, hits=True)
         tally.put(list(range(200)), np.full((200, positions), hits / 200), np.ones((200, positions)))
-        for row in tally.table(weights):
+        rows = tally.table(weights)
+        assert [row.position for row in rows] == ([None] if positions == 1 else [None, 1, 2, 3])
+        for row in rows:
             assert (row.low, row.high) == pytest.approx(ends, abs=1e-4)
 
 

@@ -256,7 +256,7 @@ measures:
         (("0.1.z", "0.1.y"), ":5:29: no site named 'enc-self-0.1.y'; did you mean"),
         (("0.1.z", "0.1.pattern"), "between tokens"),
         (("tokens: symbols", "tokens: steps"), "relative-index is of steps"),
-        (("site: enc-self-0.1.z", "site: dec-cross-0.1.q"), "at the decoder's tokens, not at symbols"),
+        (("site: enc-self-0.1.z", "site: dec-cross-0.1.q"), "at the answer's tokens, not at symbols"),
         (("r-squared", "r-square"), "did you mean r-squared"),
         (("tokens: symbols", "tokens: symbol"), "symbols"),
     ],

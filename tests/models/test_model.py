@@ -168,6 +168,7 @@ def test_dropout_masks_depend_on_the_seed_alone():
 def test_greedy_feeds_back_its_own_choices(paper_model: Transformer):
     prompt, _, _ = tensors(EPISODES[:6])
     ids = greedy(paper_model, prompt, VOCABULARY, longest=4)
+    assert (ids[:, 0] != PAD_ID).all()
     for row in range(6):
         so_far = torch.ones(1, 1, dtype=torch.long)  # SOS
         for step in ids[row].tolist():

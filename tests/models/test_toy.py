@@ -14,8 +14,8 @@ import torch
 import toy_by_hand as by_hand
 import yaml
 from torch import Tensor
-from toy import END, PAD, WORDS
 from toy_by_hand import Condition, Trial
+from toy_net import END, PAD, WORDS
 
 import steer.models.families
 from steer.base.registry import Registry

@@ -10,7 +10,7 @@ import pytest
 import toy_by_hand as by_hand
 from test_toy import LINES, NOTHING, SITES, ask, bare, installed, lines_of, numbers, right, steps, trials_of, value
 from test_toy import written_down as write_down
-from toy import END, WORDS
+from toy_net import END, WORDS
 
 from steer.base.errors import SteerError
 from steer.measures import representation
@@ -110,17 +110,22 @@ def test_values_of_a_counterpart(installed, tmp_path: Path, variant: str):
         assert installed["ceiling", row] == by_hand.say(itself, bare, 4, variant == "one")
 
 
-def test_a_counterpart_of_another_length_is_refused(installed, tmp_path: Path):
+def test_a_counterpart_of_another_length_is_left_out(installed, tmp_path: Path):
     lines = [*COUNTERPARTS[:-1], COUNTERPARTS[-1] | {"counterparts": {"swap": {"prompt": "a b c", "answer": "a"}}}]
     sets = [{"name": "keys", "sites": "dec-self-1.0.k"}]
-    text = r"asked.yaml:\d+:\d+: a counterpart must have as many tokens: 3 tokens in 'a b c', 6"
-    with pytest.raises(SteerError, match=text):
-        ask(tmp_path, "one", lines, kind="steer", variable="swap", sets=sets, measures=[{"name": "exact-match"}])
+    asked = {"kind": "steer", "variable": "swap", "sets": sets, "measures": [{"name": "exact-match"}]}
+    rows = ask(tmp_path, "one", lines, **asked).rows
+    text = "1 of 5 examples left out: 1 with a counterpart 'swap' of another length"
+    assert {(row.examples, row.warning) for row in rows} == {(4, text)}
+    with pytest.raises(SteerError, match=r"asked.yaml: variable: none of 1 examples|asked.yaml:\d+:\d+: none of 1"):
+        ask(tmp_path, "one", lines[-1:], **asked)
 
 
 def test_prompt_and_answer_together_must_fit(installed, tmp_path: Path):
     lines = [*LINES, {"prompt": " ".join("abcd" * 6), "answer": "a"}]
-    with pytest.raises(SteerError, match="prompts of up to 24 tokens and answers of up to 3; toy:one takes 24 in all"):
+    with pytest.raises(
+        SteerError, match=r"jsonl:6: a prompt of 24 tokens, and answers of up to 3; toy:one takes 24 in"
+    ):
         ask(tmp_path, "one", lines, kind="clean", measures=[{"name": "exact-match"}])
 
 

@@ -2,8 +2,9 @@
 
 The bugs stand in the YAML files beside this one: wrong changes that a careless refactoring could make, none of which
 crashes. `find` must occur exactly once in its file, else the entry is stale: the code has moved on and the list has
-not. The tests that should notice run first, the rest of the suite only if they pass. A bug that no test notices is a
-survivor, and the semantics that it breaks wants a test: of the semantics, not of the line.
+not. The tests that should notice, files or single tests of theirs (`file.py::test`), run first, the rest of the suite
+only if they pass. A bug that no test notices is a survivor, and the semantics that it breaks wants a test: of the
+semantics, not of the line.
 
     python tests/mutants/plant.py [--only ID]... [--jobs N] [--quick]
 """
@@ -11,9 +12,12 @@ survivor, and the semantics that it breaks wants a test: of the semantics, not o
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
+import select
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -21,6 +25,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
@@ -33,7 +38,10 @@ ENOUGH = 0.95  # of the planted bugs must be noticed
 PATIENCE = 1_800  # seconds for one bug; a suite that hangs has noticed it
 LEFT_BEHIND = shutil.ignore_patterns(".*", "__pycache__")
 LEFT_AT_THE_TOP = ("results", "runs", "build", "dist")  # `steer/results` is code
-PYTEST = (sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider")
+EARLY = "ignore::pytest.PytestAssertRewriteWarning"  # of plugins that a large library has loaded
+PYTEST = ("-x", "-p", "no:cacheprovider", "-W", EARLY)
+LARGE = ("torch", "transformers", "scipy.stats", "sklearn.linear_model", "seaborn", "jsonschema")
+ALONE = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}  # a core for each copy, and nothing is fetched
 
 
 def left_behind(root: Path, at: str, names: list[str]) -> set[str]:
@@ -44,7 +52,7 @@ def left_behind(root: Path, at: str, names: list[str]) -> set[str]:
 
 @dataclass(frozen=True)
 class Mutant:
-    """One wrong change, and the test files that should notice it."""
+    """One wrong change, and the tests that should notice it."""
 
     id: str
     file: str
@@ -58,11 +66,17 @@ class Mutant:
         path = root / self.file
         if not path.is_file():
             return f"{self.file} is not there"
-        missing = [name for name in self.tests if not (root / "tests" / name).is_file()]
+        missing = [name for name in self.tests if not _is_there(root / "tests", name)]
         if missing:
             return f"tests/{missing[0]} is not there"
         count = path.read_text().count(self.find)
         return None if count == 1 else f"`find` occurs {count} times in {self.file}"
+
+
+def _is_there(tests: Path, name: str) -> bool:
+    file, _, test = name.partition("::")
+    path = tests / file
+    return path.is_file() and (not test or f"\ndef {test}(" in path.read_text())
 
 
 @dataclass(frozen=True)
@@ -94,6 +108,18 @@ class Field:
     def __init__(self, root: Path, folder: Path) -> None:
         self.root, self.writings = folder, 0
         shutil.copytree(root, folder, ignore=lambda at, names: left_behind(root, at, names))
+        self.warm = self._start()
+
+    def _start(self) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, HERE / "warm.py", *LARGE], cwd=self.root, env=os.environ | ALONE, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
+
+    def close(self) -> None:
+        """End what runs the tests, and all that it started."""
+        os.killpg(self.warm.pid, signal.SIGKILL)
+        self.warm.communicate()
 
     def write(self, path: Path, text: str) -> None:
         """Bytecode is told from its source by size and second: every writing gets a second of its own."""
@@ -103,18 +129,19 @@ class Field:
 
     def notice(self, tests: Sequence[str]) -> str | None:
         """The first test that fails, or None."""
-        files = [f"tests/{name}" for name in tests]
-        try:
-            done = subprocess.run(
-                [*PYTEST, *files], cwd=self.root, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True,
-                text=True, timeout=PATIENCE, check=False,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
+        assert self.warm.stdin is not None
+        assert self.warm.stdout is not None
+        self.warm.stdin.write(json.dumps([*PYTEST, *(f"tests/{name}" for name in tests)]) + "\n")
+        self.warm.stdin.flush()
+        if not select.select([self.warm.stdout], [], [], PATIENCE)[0]:
+            self.close()
+            self.warm = self._start()
             return "no end"
-        if done.returncode == 0:
+        code, told = json.loads(self.warm.stdout.readline())
+        if code == 0:
             return None
-        named = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
-        return named[1] if named else (done.stdout + done.stderr).strip().splitlines()[-1]
+        named = re.search(r"^(?:FAILED|ERROR) (\S+)", told, re.MULTILINE)
+        return named[1] if named else told.strip().splitlines()[-1]
 
     def try_out(self, mutant: Mutant, quick: bool) -> Verdict:
         if fault := mutant.fault(self.root):
@@ -133,10 +160,10 @@ class Field:
 
 def plant(mutants: Sequence[Mutant], root: Path, jobs: int = 1, quick: bool = False) -> Iterator[Verdict]:
     """Each bug's fate, as it becomes known."""
-    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+    with copies(root, jobs) as made:
         fields: SimpleQueue[Field] = SimpleQueue()
-        for number in range(jobs):
-            fields.put(Field(root, Path(folder) / str(number)))
+        for field in made:
+            fields.put(field)
 
         def one(mutant: Mutant) -> Verdict:
             field = fields.get()
@@ -150,11 +177,23 @@ def plant(mutants: Sequence[Mutant], root: Path, jobs: int = 1, quick: bool = Fa
                 yield done.result()
 
 
+@contextmanager
+def copies(root: Path, count: int) -> Iterator[list[Field]]:
+    fields: list[Field] = []
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        try:
+            fields += (Field(root, Path(folder) / str(number)) for number in range(count))
+            yield fields
+        finally:
+            for field in fields:
+                field.close()
+
+
 def sound(mutants: Sequence[Mutant], root: Path) -> str | None:
     """What fails without any bug: then a failure says nothing about the planted ones."""
     named = tuple(dict.fromkeys(name for mutant in mutants for name in mutant.tests))
-    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        return Field(root, Path(folder) / "sound").notice(named)
+    with copies(root, 1) as (field,):
+        return field.notice(named)
 
 
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT, folder: Path = HERE) -> int:

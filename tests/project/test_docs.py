@@ -42,18 +42,31 @@ def test_python_examples_are_found():
     assert run == shown >= 3
 
 
+def links(page: Path) -> list[str]:
+    """What a page links to that is a file of the project."""
+    return [target for target in re.findall(r"\]\(([^)#]+)", page.read_text()) if not target.startswith("http")]
+
+
+def commands(page: Path) -> list[str]:
+    return re.findall(r"(?:^|`)steer ([a-z]+)", page.read_text(), re.MULTILINE)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path):
-    for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
-        if not target.startswith("http"):
-            assert (page.parent / target).exists(), target
+    assert not [target for target in links(page) if not (page.parent / target).exists()]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_named_exist(page: Path):
     known = {command.name or command.callback.__name__ for command in app.registered_commands}
-    for name in re.findall(r"(?:^|`)steer ([a-z]+)", page.read_text(), re.MULTILINE):
-        assert name in known, name
+    assert not set(commands(page)) - known
+
+
+def test_links_and_commands_are_found():
+    """The two tests above look at something: README links every page, and names a command in every row of a table."""
+    readme = PAGES[0]
+    assert {f"docs/{page.name}" for page in PAGES[1:]} & {*links(readme)}
+    assert len({*commands(readme)}) > 10
 
 
 def runs(text: str) -> list[list[str]]:
@@ -85,5 +98,6 @@ def test_recipes_that_are_shown_are_found():
 
 def test_every_command_is_in_the_readme():
     text = (ROOT / "README.md").read_text()
+    assert app.registered_commands
     for command in app.registered_commands:
         assert f"steer {command.name or command.callback.__name__}" in text

@@ -27,6 +27,7 @@ ALONE = {  # a library -> the one folder that may import it
 WITHOUT_TORCH = (
     "steer/base", "steer/anatomy", "steer/results", "steer/tasks", "steer/plan", "steer/measures", "steer/recipe",
     "steer/engine/schedule.py", "steer/engine/text.py", "steer/models/families.py", "steer/models/plain/family.py",
+    *(f"steer/models/huggingface/{name}.py" for name in ("family", "place", "tokenizer", "layout", "rows", "steps")),
 )  # fmt: skip
 COMMANDS = (["plan", "swap_index"], ["validate", "recipes"], ["schema"], ["ls"])
 
@@ -57,6 +58,17 @@ def test_rooms_import_only_rooms_above_them():
 
 def test_rooms_are_joined_by_few_imports():
     assert len(house.imports()) <= 70
+
+
+def test_the_house_is_not_too_high():
+    assert max(house.storeys(house.imports()).values()) <= 8
+
+
+def test_a_storey_is_one_above_the_highest_room_below():
+    found = {("anatomy", "base"): ["a"], ("plan", "anatomy"): ["b"], ("plan", "base"): ["c"]}
+    assert {room: house.storeys(found)[room] for room in ("base", "anatomy", "tasks", "plan")} == {
+        "base": 1, "anatomy": 2, "tasks": 1, "plan": 3,
+    }  # fmt: skip
 
 
 def test_the_laws_see_an_import_that_breaks_them(tmp_path: Path):

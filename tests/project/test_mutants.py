@@ -25,6 +25,8 @@ PROJECT = {
 - {id: C, file: sums.py, find: 3 * x, replace: 4 * x, why: nobody asks}
 - {id: D, file: sums.py, find: 5 * x, replace: 4 * x, why: moved}
 - {id: E, file: sums.py, find: return, replace: yield, why: which one}
+- {id: G, file: sums.py, find: x + x, replace: x - x, why: one test, tests: ['test_double.py::test_double']}
+- {id: H, file: sums.py, find: x + x, replace: x - x, why: no such test, tests: ['test_double.py::test_twice']}
 """,
 }
 
@@ -32,6 +34,7 @@ PROJECT = {
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # none is needed, and they take a second each
+    monkeypatch.setattr("mutants.plant.LARGE", ())
     for name, text in PROJECT.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
@@ -45,8 +48,9 @@ def test_what_is_noticed_what_survives_and_what_is_stale(project: Path, capsys: 
     assert states["A"] == ["killed", "tests/test_later.py::test_later"]  # 2 + 2 is 2 * 2: the rest of the suite knows
     assert states["B"] == ["killed", "tests/test_double.py::test_double"]
     assert states["C"] == ["survived"]
-    assert (states["D"][0], states["E"][0]) == ("stale", "stale")
-    assert "2 of 3 planted bugs noticed (67%), 2 stale" in told
+    assert states["G"] == ["killed", "tests/test_double.py::test_double"]
+    assert [states[name][0] for name in "DEH"] == ["stale"] * 3
+    assert "3 of 4 planted bugs noticed (75%), 3 stale" in told
     assert code == 1
     assert (project / "sums.py").read_text() == PROJECT["sums.py"]
 

@@ -24,6 +24,17 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return next(out.glob("*.whl"))
 
 
+def test_the_wheel_has_a_name_of_its_own_and_the_command_is_steer(wheel: Path):
+    """Another project has the name `steer` on the package index."""
+    assert wheel.name.startswith("steer_interp-")
+    files = zipfile.ZipFile(wheel)
+    inside = {Path(name).name: name for name in files.namelist() if ".dist-info/" in name}
+    assert "steer = steer.__main__:main" in files.read(inside["entry_points.txt"]).decode()
+    told = files.read(inside["METADATA"]).decode()
+    assert "Name: steer-interp" in told
+    assert "Provides-Extra: hf" in told
+
+
 def test_the_wheel_holds_recipes_checkpoints_and_presets(wheel: Path):
     files = set(zipfile.ZipFile(wheel).namelist())
     assert {f"steer/recipes/{name}.yaml" for name in recipe_names()} <= files

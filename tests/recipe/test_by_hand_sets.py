@@ -11,7 +11,7 @@ from by_hand import Trial, ablate, exchange_positions, keep_only_one, nothing, o
 from small import BATCH, MIXED, TWO, ask, checkpoint, close, net_of, of_arity, same, trials
 
 from steer.experiments.api import build_recipe
-from steer.experiments.one import examples_of
+from steer.experiments.examples import examples_of
 from steer.tasks.compositional import splits
 
 MODEL = checkpoint(1)
@@ -145,7 +145,7 @@ def test_a_split_gives_its_first_2000_episodes(monkeypatch: pytest.MonkeyPatch):
     given = replace(splits.make_splits(0), validation=(one,) * 2_000 + (other,) * 3)
     monkeypatch.setattr("steer.tasks.compositional.task.make_splits", lambda seed: given)
     asked = build_recipe(kind="ablate-set", nodes=SET, measures=LOGITS, ablation={"reference": "validation"})
-    reference = examples_of(asked.recipe, MODEL).reference
+    reference = examples_of(asked.recipe, MODEL).inputs.reference
     assert len(reference) == 2_000
     assert all(episode is one for episode in reference)
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 import torch
 from by_hand import borrow, exchange_positions, nothing, say
 from by_hand_task import answer, exchanged, mirrored
 from small import DATA_SEED, ROLES, ask, checkpoint, listen, mass, net_of, of_arity, same, table, talker, trials, values
 
+from steer.measures.answers import EXAMPLES
 from steer.models.checkpoint import load_checkpoint
 from steer.results.details import Transcript
 from steer.tasks.compositional.counterparts import VARIABLES, counterpart
@@ -145,9 +148,13 @@ def test_rates_count_what_was_written(variable, sites, changed):
             assert values(result, against=against)[name]["all"] == pytest.approx(count / len(episodes))
     assert hits["before"]["answer"] > 6
     assert hits["ceiling"]["counterfactual"] > 6
-    for one in result.of_kind(Transcript):
+    shown = list(result.of_kind(Transcript))
+    assert Counter(one.condition for one in shown) == dict.fromkeys(said, EXAMPLES)
+    for one in shown:
         row = [str(e) for e in episodes].index(one.prompt)
         assert one.written == tuple(token for token in said[one.condition][row] if token in COLOURS)
+        assert [*one.answer, "EOS"] == right[row]
+        assert [*one.counterfactual, "EOS"] == predicted[row]
 
 
 def test_the_two_ways_of_asking_for_exchanged_positions_agree():

@@ -29,8 +29,9 @@ def same_by_trying(one: Episode, two: Episode) -> bool:
     for first in permutations(sorted({token for token in two.prompt if token in SYMBOLS}), len(symbols)):
         for second in permutations(sorted({token for token in two.prompt if token in COLOURS}), len(colours)):
             names = dict(zip([*symbols, *colours], [*first, *second], strict=True))
-            support = sorted(tuple(names.get(token, token) for token in item.tokens) for item in one.support)
-            if support == bag and tuple(names[token] for token in one.question.tokens) == two.question.tokens:
+            if tuple(names[token] for token in one.question.tokens) != two.question.tokens:
+                continue
+            if sorted(tuple(names.get(token, token) for token in item.tokens) for item in one.support) == bag:
                 return True
     return False
 
@@ -52,9 +53,9 @@ def test_names_and_order_do_not_matter_and_all_else_does(other: str, same: bool)
 
 
 def test_drawn_episodes_agree_with_trying():
-    episodes = [e for e in make_splits(0).test if len(e.prompt) <= 22][:12]
+    episodes = sorted(make_splits(0).test, key=lambda episode: len(episode.prompt))[:8]
     renamed = [relabel(e, Dice(1, "names", n)) for n, e in enumerate(episodes)]
-    for n, one in enumerate(episodes[:6]):
+    for n, one in enumerate(episodes[:4]):
         turned = Episode(renamed[n].question, renamed[n].support[::-1], renamed[n].answer)
         assert canonical(one) == canonical(turned)
         for two in renamed:

@@ -38,6 +38,14 @@ class Trial:
         return self.stand_in(site, self.clean[site])
 
 
+class Lent(Trial):
+    """What is ablated has the value of the run on the counterpart, in which the same has been said."""
+
+    def ablated(self, site: str) -> Tensor:
+        assert self.other is not None
+        return forward(self.net, self.other, self.output, {})[site]
+
+
 Condition = Callable[[Trial], Edits]
 
 
@@ -168,7 +176,7 @@ def say(trial: Trial, condition: Condition, longest: int = 6) -> list[str]:
     """The answer that the model writes itself, the condition's interventions on at every step; EOS closes it."""
     said: list[str] = []
     while len(said) < longest and "EOS" not in said:
-        now = Trial(trial.net, trial.prompt, ids(["SOS", *said]), trial.stand_in, trial.other)
+        now = type(trial)(trial.net, trial.prompt, ids(["SOS", *said]), trial.stand_in, trial.other)
         said.append(TOKENS[int(now.run(condition(now))["logits"][-1].argmax())])
     return said
 

@@ -44,10 +44,16 @@ def answer(prompt: Sequence[str]) -> Tokens:
 
 
 def labelled(prompt: Sequence[str], label: str, tokens: str) -> list[tuple[int, int]]:
-    """(place from 0, label) of the tokens that carry it: symbols or colours of assignments, or steps of the answer."""
+    """(place from 0, label) of the tokens that carry it: symbols or colours of assignments, the question's
+    own arguments, all copies of their colours, or steps of the answer."""
     if label == "relative-index":
         return list(enumerate(indices(prompt)))
     question = items(prompt)[0]
+    if tokens == "question":
+        return [(0, 1), (2, 3)] if len(question) > 2 else [(0, 1)]
+    if tokens == "copies":
+        asked_colours = {colours(prompt)[s]: n for n, s in enumerate(question, 1) if n != 2}
+        return [(n, asked_colours[token]) for n, token in enumerate(prompt) if token in asked_colours]
     starts = [n for n in range(1, len(prompt) - 2) if prompt[n - 1] == "|" and prompt[n + 1] == "="]
     asked = [n for n in starts if prompt[n] in question]
     return [(n + (2 if tokens == "colours" else 0), question.index(prompt[n]) + 1) for n in asked]

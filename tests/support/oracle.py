@@ -128,19 +128,30 @@ class Oracle:
         rest, changes = edit.value.rest, dict(edit.value.changes)
         if type(rest).__name__ == "Current":
             rest = type(next(iter(changes.values())).value)(CLEAN)
-        stream = biases(self.model, edit.site)
-        for node in direct_sources(self.model, edit.site):
-            name = hook_name(node)
-            stream = stream + written(self.model, node, self.value(name, changes.get(node, rest)))
+        stream = self.stream(edit.site, rest, changes, edit.value.recomputed)
         node = edit.site.node
         if node.head is None:
-            mlp = self.model.get_submodule(f"{node.kind[:3]}.{node.layer}.mlp")
-            return mlp.W_out(torch.nn.functional.gelu(mlp.W_in(mlp.ln(stream))))
+            return self.mlp(node, stream)
         block = self.model.get_submodule(f"{node.kind[:3]}.{node.layer}.{HEADS[node.kind]}")
         memory = node.kind == "dec-cross" and edit.site.port in ("k", "v")
         normed = (self.model.ln_enc if memory else block.ln)(stream)
         full = {"q": block.W_Q, "k": block.W_K, "v": block.W_V}[edit.site.port](normed)
         return full.view(*full.shape[:-1], block.heads, -1)[:, :, node.head]
+
+    def stream(self, site, rest, changes, recomputed: bool) -> Tensor:
+        """The sum of all sources. Recomputed: an MLP that is not changed itself writes what it makes of its stream."""
+        stream = biases(self.model, site)
+        for node in direct_sources(self.model, site):
+            if recomputed and node.kind.endswith("mlp") and node not in changes:
+                stream = stream + self.mlp(node, self.stream(type(site)(node), rest, changes, recomputed))
+            else:
+                value = self.value(hook_name(node), changes.get(node, rest))
+                stream = stream + written(self.model, node, value)
+        return stream
+
+    def mlp(self, node, stream: Tensor) -> Tensor:
+        mlp = self.model.get_submodule(f"{node.kind[:3]}.{node.layer}.mlp")
+        return mlp.W_out(torch.nn.functional.gelu(mlp.W_in(mlp.ln(stream))))
 
     def run(self, run: Run) -> dict[str, Tensor]:
         changes = defaultdict(list)

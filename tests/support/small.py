@@ -87,7 +87,7 @@ def ask(checkpoint: Checkpoint, shown: Sequence[Episode], train: Sequence[Episod
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(steer.tasks.compositional.selection, "make_splits", lambda seed: {DATA_SEED: splits}[seed])
         patch.setattr(steer.tasks.compositional.task, "make_splits", lambda seed: {DATA_SEED: splits}[seed])
-        patch.setattr(Engine, "batches", lambda self, some, size=BATCH: whole(self, some, BATCH))
+        patch.setattr(Engine, "batches", lambda self, some, size=0, in_order=False: whole(self, some, BATCH, in_order))
         return run(build_recipe(**({"episodes": {"count": 100}} | keys)), checkpoint)
 
 

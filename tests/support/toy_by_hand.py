@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
-from toy import END, GO, HEADS, LAYERS, SIZE, WORDS, Hook, Toy
+from toy_net import END, GO, HEADS, LAYERS, SIZE, WORDS, Hook, Toy
 
 Seen = dict[str, Tensor]  # hook -> T …
 Edits = dict[str, Callable[[Tensor], Tensor]]
@@ -59,6 +59,23 @@ class Trial:
         at = self.means[hook]
         rows = [at[t] if t < len(at) else self.pooled[hook] for t in range(len(self.ids))]
         return torch.stack(rows)
+
+
+@dataclass
+class Lent(Trial):
+    """What is ablated has the value of the run on the counterpart, in which the same has been said."""
+
+    other: list[int] = field(default_factory=list)
+
+    def saying(self, said: list[int]) -> Lent:
+        return Lent(self.module, self.prompt, said, other=self.other)
+
+    def mean(self, hook: str) -> Tensor:
+        return forward(self.module, [GO, *self.other, *self.said])[hook]
+
+    @property
+    def theirs(self) -> Seen:
+        return forward(self.module, [GO, *self.other, *self.said])
 
 
 def give_means(trials: Sequence[Trial]) -> None:

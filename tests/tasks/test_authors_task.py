@@ -97,6 +97,9 @@ def test_rules_mean_what_they_say():
         "dax kiki zup lug": "BLUE BLUE RED", "dax zup lug": "RED BLUE BLUE", "dax kiki zup kiki dax": "RED BLUE RED",
     }.items():  # fmt: skip
         assert interpret(tuple(text.split()), rules) == tuple(meaning.split())
+    outer = [*rules[:2], Rule(("x1", "kiki", "x2"), ("[x1]", "[x2]", "[x1]"))]  # which one is the outer shows here
+    said = interpret(("dax", "kiki", "zup", "kiki", "dax"), outer)
+    assert said == ("RED", "BLUE", "RED", "RED", "RED", "BLUE", "RED")
     for text in ("lug", "dax fep", "fep"):
         assert interpret(tuple(text.split()), rules) is None
     assert interpret(("dax",), [Rule(("x1",), ("[x1]",))]) is None  # for ever

@@ -107,6 +107,9 @@ def test_files_of_other_tools(tmp_path: Path):
     (example,) = read_prompts(numbered, "eap-ig", WORDS, "n").split("all", 0)
     assert example.answer == ("a",)
 
+    year = jsonl(tmp_path / "year.jsonl", {"clean": "Paris is in", "corrupted": "Rome is in", "label": 41})
+    assert read(year, "eap-ig")[0]["answer"] == "41"  # a text, not the id of a token
+
     prompts = [{"clean": "Paris is in", "corrupt": "Rome is in", "answers": ["a"], "wrong_answers": ["b"]}]
     auto = jsonl(tmp_path / "auto.json", {"prompts": prompts, "word_idxs": {}})
     corrupt = {"corrupt": {"prompt": "Rome is in"}}
@@ -129,13 +132,13 @@ def test_files_of_other_tools(tmp_path: Path):
 BAD = [
     ("", "bad.jsonl: holds no examples"),
     ("\n\n", "bad.jsonl: holds no examples"),
-    ("{", "bad.jsonl:2: is no JSON (column 2: Expecting property name enclosed in double quotes)"),
+    ("{", "bad.jsonl:2: is not valid JSON (column 2: Expecting property name enclosed in double quotes)"),
     ("[1]", "bad.jsonl:2: must be an object with prompt and answer, not [1]"),
     ('{"prompt": "a", "prompt": "b", "answer": "c"}', "bad.jsonl:2: the key 'prompt' stands here twice"),
     ({"promt": "a", "answer": "b"}, "bad.jsonl:2: unknown key 'promt'; did you mean 'prompt'?"),
     (GOOD | {"spans": {"subject": [0, 12]}, "labels": {}}, "'subject' is [0, 12], the prompt has 11 characters"),
     (GOOD | {"spans": {"subject": [5, 6]}, "labels": {}}, "bad.jsonl:2: spans: 'subject' holds no token of the prompt"),
-    (GOOD | {"labels": {"subjct": "x"}}, "'subjct' is no span of this line"),
+    (GOOD | {"labels": {"subjct": "x"}}, "'subjct' is not a span of this line"),
     (GOOD | {"answer": ""}, "bad.jsonl:2: answer: must be a text, or the id of one token (found '')"),
     (GOOD | {"answer": None}, "bad.jsonl:2: answer: must be a text, or the id of one token (found None)"),
     (GOOD | {"wrong": ["b", True]}, "bad.jsonl:2: wrong.1: must be a text, or the id of one token (found True)"),
@@ -159,7 +162,7 @@ def test_all_faults_of_a_file_are_told_at_once_and_counted_when_there_are_many(t
     found = faults(jsonl(tmp_path / "a.jsonl", *["{"] * 3, GOOD, *["[]"] * 40))
     assert len(found) == 21
     assert [fault.split(":")[1] for fault in found[:4]] == ["1", "2", "3", "5"]
-    assert found[-1] == "… and 23 faults more"
+    assert found[-1] == "… and 23 more faults"
 
 
 def test_other_files_at_fault(tmp_path: Path):
@@ -170,10 +173,10 @@ def test_other_files_at_fault(tmp_path: Path):
     wide = table(tmp_path / "a.csv", ["prompt", "answer"], ["a", "b", "c"])
     assert faults(wide) == ["a.csv:2: has 3 cells, the first line names 2 columns"]
     assert faults(table(tmp_path / "b.csv", ["prompt", "answer", "wrong"], ["a", "b", "[c"]))[0].startswith(
-        "b.csv:2: wrong: is no JSON"
+        "b.csv:2: wrong: is not valid JSON"
     )
     misnamed = table(tmp_path / "c.csv", ["clean", "corupted", "label"], ["a", "b", "c"])
-    assert faults(misnamed, "eap-ig") == ["c.csv:2: has no column 'corrupted'; did you mean 'corupted' to be it?"]
+    assert faults(misnamed, "eap-ig") == ["c.csv:2: has no column 'corrupted'; did you mean 'corupted'?"]
     assert faults(jsonl(tmp_path / "d.json", {"lines": []})) == [
         "d.json: must be an array of examples, or an object with `prompts`"
     ]

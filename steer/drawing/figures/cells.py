@@ -29,5 +29,4 @@ def _figures(thing: Any) -> list[Figure]:
         case Pattern():
             return [pattern_figure(thing)]
         case _:
-            before, after = thing.patterns
-            return [before_after_figure(before, after)]
+            return [before_after_figure(*thing.patterns)] if len(thing.patterns) == 2 else []

@@ -1,4 +1,4 @@
-"""A circuit as a graph: nodes in their layers, the port on each edge, its width the effect."""
+"""A circuit as a graph: nodes by layer; an edge's colour is its port, its width its effect."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from steer.results.circuit import Circuit, Edge
 from steer.results.evidence import Check, Evidence, Kept
 from steer.tasks import TASKS
 
-WIDTH, HEIGHT = 1.0, 0.3  # inches: the room that a node and its name take
+WIDTH, HEIGHT = 1.0, 0.3  # inches that a node and its name take up
 Place = tuple[float, float]
 PORT_COLOURS = {"q": 0, "k": 2, "v": 1, "": 7}  # of the colour-blind palette
 
@@ -73,7 +73,7 @@ def circuit_figure(circuit: Circuit) -> Figure:
 
 
 def strongest(circuit: Circuit) -> list[Edge]:
-    """Each path once, as strong as behind any of the heads that paths lead to."""
+    """Each path once: the strongest of its edges, whichever head they were measured at."""
     paths: dict[tuple[str, str], Edge] = {}
     for edge in circuit.edges:
         key = edge.source, edge.target
@@ -130,7 +130,7 @@ def _draw_nodes(axes: Axes, circuit: Circuit, places: dict[str, Place]) -> None:
 
 
 def _title(circuit: Circuit, edges: int) -> str:
-    """The two sets of heads that were checked, each by its name and with what it keeps alone."""
+    """The title, with the two sets of heads that were checked and the accuracy that each keeps alone."""
     evidence = circuit.evidence
     into = ", ".join(evidence.traced_from if evidence else ()) or "the output heads"
     lines = [f"{circuit.checkpoint.name}: {edges} traced paths into {into}; MLPs are kept in what follows"]

@@ -11,6 +11,8 @@ from typing import TypeVar
 from matplotlib.figure import Figure
 
 from steer.base.errors import SteerError
+from steer.base.log import LOG
+from steer.drawing.figures.heatmap import draw_heatmap, heatmaps
 from steer.drawing.figures.histogram import draw_histogram
 from steer.drawing.figures.pattern import draw_patterns
 from steer.drawing.figures.rates import draw_rates, is_rate
@@ -60,13 +62,13 @@ def are_drawn(result: Result, folder: Path, look: Look = PLAIN) -> bool:
 
 
 def draw_result(result: Result, folder: Path, look: Look = PLAIN) -> list[Path]:
-    """Draw and write them all."""
+    """Draw and write all figures of a result."""
     with theme():
         return [save_figure(draw(part), folder, name, look) for name, (draw, part) in planned(result).items()]
 
 
 def draw_each(result: Result, folder: Path, look: Look = PLAIN) -> tuple[list[Path], tuple[str, ...]]:
-    """Draw those that can be drawn; and why others cannot. A picture that fails must not lose the numbers."""
+    """Draw what can be drawn: the pictures, and why others failed. A failed picture must not lose the numbers."""
     drawn, failed = [], []
     with theme():
         for name, (draw, part) in planned(result).items():
@@ -81,12 +83,13 @@ def _draw_one(draw: Callable[[Result], Figure], part: Result, folder: Path, name
 
 
 def attempt(draw: Callable[[], T], name: str) -> tuple[T | None, str]:
-    """What was drawn, or why nothing was. A file that cannot be written is an error as everywhere."""
+    """What was drawn, or why drawing failed. A file that cannot be written is an error, as everywhere."""
     try:
         return draw(), ""
     except SteerError:
         raise
     except Exception as error:
+        LOG.debug("the picture %s could not be drawn", name, exc_info=error)
         return None, f"the picture {name} could not be drawn ({type(error).__name__}: {error!s:.200})"
 
 
@@ -97,21 +100,28 @@ def drawings(name: str, result: Result) -> Iterator[tuple[str, Callable[[Result]
     """
     if name == "none":
         return
+    if name == "heatmap":
+        yield from ((kind, draw_heatmap, part) for kind, part in heatmaps(result))
+        return
     if name in NEEDS:
         if result.of_kind(NEEDS[name]):
             yield name, DRAWN[name], result
         return
-    logits, shares = ([row for row in result.rows if row.unit == unit] for unit in ("logit", "share"))
-    others = [row for row in result.rows if row.unit not in ("logit", "share")]
+    shares = [row for row in result.rows if row.unit == "share"]
+    logits = [row for row in result.rows if row.unit == "logit" and row.of]  # a component's share of one
+    others = [row for row in result.rows if row.unit != "share" and row not in logits]
     if shares:
         drawn = name
         if (name == "rates" and not any(map(is_rate, shares))) or (name == "positions" and not _placed(shares)):
             drawn = "bars"
         yield drawn, DRAWN[drawn], replace(result, rows=shares)
-    if logits:
-        yield "components", draw_components, replace(result, rows=logits)
+    for number, against in enumerate(dict.fromkeys(row.against for row in logits)):
+        mine = [row for row in logits if row.against == against]
+        yield "components" + f"-{against}" * (number > 0), draw_components, replace(result, rows=mine)
     for measure in dict.fromkeys(row.measure for row in others):
-        yield measure, draw_bars, replace(result, rows=[row for row in others if row.measure == measure])
+        drawing = draw_components if measure.startswith("variance-share") else draw_bars
+        name = measure.replace(" (", "-").rstrip(")")  # `contribution (authors)`: part of a file's name
+        yield name, drawing, replace(result, rows=[row for row in others if row.measure == measure])
 
 
 def _placed(rows: list[Row]) -> bool:

@@ -17,7 +17,7 @@ from steer.drawing.look import PLAIN, Look
 from steer.results.details import Pattern
 from steer.results.result import Result
 
-CELL = 0.13  # inches: the smallest at which a token's name can be read
+CELL = 0.13  # inches: the smallest size at which a token can be read
 CELL_OF_MANY = 0.095  # in a figure of several patterns
 PANEL, LOWEST = 1.45, 0.42  # inches: a head of a sheet, and the height of one with few queries
 FEW = 10  # queries: so many that their names can be read
@@ -155,9 +155,9 @@ def legend(figure: Figure, panels: Sequence[Pattern]) -> None:
 
 
 def fill_pattern(axes: Axes, pattern: Pattern, size: float = 6) -> AxesImage:
-    """Draw one pattern; gives what a colour bar needs.
+    """Draw one pattern. Returns the image, which a colour bar needs.
 
-    As an image under a white grid: a sheet of many heads drawn cell by cell takes minutes and megabytes.
+    It is one image under a white grid: drawn cell by cell, many heads would take minutes and megabytes.
     """
     queries, keys = pattern.queries, pattern.keys
     image = axes.imshow(pattern.weights, vmin=0, vmax=1, cmap=HEAT, aspect="equal")

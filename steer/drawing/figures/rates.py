@@ -16,7 +16,7 @@ CEILING = "ceiling"
 
 
 def draw_rates(result: Result) -> Figure:
-    """The shares; above them, where the result has patterns, one head's attention before and after on an episode."""
+    """The shares; above them, if the result has patterns, one head's attention on an episode before and after."""
     panels = _shown(result)
     conditions = list(dict.fromkeys(row.condition for row in _rows(result)))
     heights = [CELL_OF_MANY * len(panel.queries) + 0.85 for panel in panels]

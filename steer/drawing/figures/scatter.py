@@ -42,7 +42,9 @@ def draw_scatter(result: Result) -> Figure:
             name, (0.5, 1), (0, 24), xycoords="axes fraction", textcoords="offset points", ha="center",
             va="bottom", fontsize=7, fontweight="bold", annotation_clip=False,
         )  # fmt: skip
-    for axes in (axes for row in grid for axes in row if not axes.has_data()):  # a condition that cannot change a site
+    for axes in (
+        axes for row in grid for axes in row if not axes.has_data()
+    ):  # a condition that cannot change this site
         axes.set_axis_off()
         axes.text(0.5, 0.5, "cannot\nchange here", transform=axes.transAxes, ha="center", va="center", fontsize=7)
     _legend(figure, panels, kinds, colours, task_of(result).label_titles)

@@ -28,10 +28,11 @@ from steer.results.result import Result
 from steer.results.rows import Row, overall
 
 SWEEPS = ("keep-only-one", "ablate-only-one", "chained-patch")  # kinds whose conditions are sources, one at a time
+HELD = {"wrong": "above the wrong answers'", "counterfactual": "above the counterpart's answer's"}
 
 
 class Series:
-    """What is compared within a condition: measures, heads and what they are compared with, as far as they differ."""
+    """The bars or lines of a figure, named by what differs between them: measure, head, `against`, decoding."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self.rows = rows
@@ -55,7 +56,7 @@ class Series:
 
 
 def _several(pairs: Iterable[tuple[str, str]]) -> set[str]:
-    """The measures that come with more than one of these."""
+    """The measures that are paired with more than one other thing."""
     counts = Counter(measure for measure, _ in set(pairs))
     return {measure for measure, count in counts.items() if count > 1}
 
@@ -154,7 +155,7 @@ def _colours(names: list[str]) -> dict[str, str]:
 
 
 def draw_components(result: Result) -> Figure:
-    """Logit attribution: the components that write most on top, coloured by condition, if there are several."""
+    """Logit attribution, or shares of variance: those that write most on top, coloured by condition if several."""
     rows = overall(result.rows)
     conditions = list(dict.fromkeys(row.condition for row in rows))
     first = {row.of: row.value for row in reversed(rows)}
@@ -175,8 +176,11 @@ def draw_components(result: Result) -> Figure:
     axes.axvline(0, color=INK, linewidth=0.6)
     _name_conditions(axes, heads, result)
     axes.tick_params(axis="y", labelsize=6)
-    mean = f"above the mean {task_of(result).words.token}"
-    axes.set_xlabel(f"contribution to the right token's\nlogit {mean}\n(final LayerNorm frozen)")
+    mean = HELD.get(rows[0].against, f"above the mean {task_of(result).words.token}")
+    logit = f"contribution to the right token's\nlogit {mean}\n(final norm frozen)"
+    axes.set_xlabel(
+        logit if rows[0].unit == "logit" else "share of the variance of the\ndecoder's output (first two steps)"
+    )
     if several:
         _legend(axes, conditions, list(colours.values()))
     title(figure, result)

@@ -1,4 +1,4 @@
-"""One look for all figures, set inside a context so that importing steer changes nothing of the reader's."""
+"""One look for all figures, set inside a context, so that importing steer does not change the user's settings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from steer.tasks import TASKS
 from steer.tasks.task import Task
 
 COLUMN = 3.4  # inches: one column of a two-column paper
-WIDEST, TALLEST = 40, 150  # inches: what a sheet of every head needs, and what memory has room for
+WIDEST, TALLEST = 40, 150  # inches: enough for a sheet of every head, and small enough for memory
 LINES, LINE = 4, 0.13  # of a title, at most; and the height of one in inches
 INK, ACCENT, STRICT, MUTED, RIGHT = (
     "#222222",
@@ -33,7 +33,7 @@ INK, ACCENT, STRICT, MUTED, RIGHT = (
     "#d55e00",
 )  # from seaborn's colour-blind palette
 AGAINST = {"counterfactual": "#0173b2", "answer": "#de8f05", "neither": "#949494"}  # what answers are compared with
-SEEN = ("checkpoint=", "episodes.count=")  # changes that the title says anyway
+SEEN = ("checkpoint=", "episodes.count=")  # changes that the title shows anyway
 FORMATS = ("png",)  # others on request: each takes as long as the picture itself
 PALETTE = (  # seaborn's "colorblind", whose import takes longer than most pictures
     "#0173b2", "#de8f05", "#029e73", "#d55e00", "#cc78bc", "#ca9161", "#fbafe4", "#949494", "#ece133", "#56b4e9",
@@ -136,7 +136,7 @@ def _filled(text: str, width: int) -> str:
 
 
 def short(text: str, most: int = 34) -> str:
-    """A name fit for an axis: on one line, and cut where it would leave no room for what it names."""
+    """A name for an axis: on one line, and cut if it is too long."""
     words = " ".join(text.split())
     return words if len(words) <= most else f"{words[: most - 1]}…"
 
@@ -150,7 +150,7 @@ def picture_files(folder: Path, name: str, look: Look = PLAIN) -> list[Path]:
 
 
 def save_figure(figure: Figure, folder: Path, name: str, look: Look = PLAIN) -> Path:
-    """Write the PNG, and other files on request; give the PNG's path. All have one layout, computed once."""
+    """Write the PNG, and other files on request, with one layout for all. Returns the path of the PNG."""
     if look.size:
         width, *height = look.size
         figure.set_size_inches(width, height[0] if height else figure.get_figheight())

@@ -1,1 +1,1 @@
-"""How a forward pass is run. The only room that imports nnsight."""
+"""How a forward pass is run. Only this folder imports nnsight."""

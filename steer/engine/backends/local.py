@@ -71,7 +71,7 @@ class Local:
 
 
 class PassError(RuntimeError):
-    """A forward pass that failed inside: no fault of an input, but a bug, and so with its traceback."""
+    """A forward pass failed: a bug, not a fault of an input, so it is shown with its traceback."""
 
 
 def visit(traced: Any, hooks: Sequence[str], changes: Mapping[str, Sequence[Change]], found: dict[str, Tensor]) -> None:

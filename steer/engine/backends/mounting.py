@@ -1,11 +1,11 @@
 """nnsight without `.save` on every object of the process, and without transformers before somebody needs it.
 
-At import it writes a method of that name into `object` itself. Who imported nnsight before may use it and keeps it;
-otherwise it is taken out again at once (`nnsight.save(x)` does the same), so that steer changes nothing of others.
-It can only be kept from doing so by a settings file, which is the user's.
+When it is imported, nnsight adds this method to `object` itself. A program that imported nnsight before steer may use
+the method, and keeps it. Otherwise the method is removed at once (`nnsight.save(x)` does the same), so that importing
+steer does not change other code. nnsight can only be configured otherwise in a settings file, which is the user's.
 
-It also imports transformers, for no other reason than to be there before that method is: half a second and more.
-While it is imported something stands in for transformers, and gives way as soon as a name of the real one is used.
+It also imports transformers, for no other reason than to have it loaded before that method is added: half a second and
+more. While nnsight is imported, something stands in for transformers; it gives way when a name of the real one is used.
 """
 
 from __future__ import annotations

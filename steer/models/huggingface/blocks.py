@@ -21,7 +21,7 @@ Step: TypeAlias = Callable[[State], None]
 
 
 class Hook(nn.Module):
-    """A named place in the forward pass: gives back what it is given."""
+    """A named place in the forward pass: an identity module."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x
@@ -85,9 +85,9 @@ class AttentionBlock(nn.Module):
         if self.made_bias is not None:
             bias = self.made_bias(q.shape[1], k.shape[1]).expand(len(q), -1, -1, -1)
             scores = scores + self.at("bias", bias)
-        # The least number, not minus infinity: a row of padding that may look nowhere must not become NaN. It is that
-        # of the softmax's own dtype, because it has to survive the cast.
-        least = torch.finfo(self.heads.softmax or scores.dtype).min
+        # The least number, not minus infinity: a row of padding that may look nowhere must not become NaN. It has to
+        # survive the cast to the softmax's own dtype.
+        least = max(torch.finfo(dtype).min for dtype in (self.heads.softmax or scores.dtype, scores.dtype))
         scores = self.at("scores", scores.masked_fill(self.hidden(state), least))
         state.pattern = self.at("pattern", scores.softmax(-1, dtype=self.heads.softmax).to(scores.dtype))
 

@@ -125,4 +125,5 @@ def rotate(x: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
     cos, sin = turn
     turned, rest = x[..., : cos.shape[-1]], x[..., cos.shape[-1] :]
     first, second = turned.chunk(2, -1)
-    return torch.cat([turned * cos + torch.cat([-second, first], -1) * sin, rest], -1)
+    turned = turned * cos + torch.cat([-second, first], -1) * sin
+    return torch.cat([turned, rest.expand(*turned.shape[:-1], -1)], -1)  # a mean is the same for all examples

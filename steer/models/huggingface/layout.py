@@ -13,9 +13,10 @@ from steer.models.huggingface.parts import Keys, Row, Stack
 from steer.models.huggingface.rows import ROWS
 
 TEXT = "text"  # the one sequence of a decoder: the prompt, and what was said after it
-MOST = 10_000  # of layers or heads: beyond, a config is taken for a mistake
+MOST_TOKENS = 1 << 20  # where a config names no limit
+MOST = 10_000  # layers or heads: larger numbers are taken for a mistake
 # Heads as papers write them, and the hooks of TransformerLens, on models with one kind of heads.
-PAPERS = ((r"l?(\d+)[.h](\d+)((?:\..+)?)", r"dec-self-\1.\2\3"),)
+PAPERS = ((r"l?(\d+)[.h](\d+|\*)((?:\..+)?)", r"dec-self-\1.\2\3"),)
 HOOKS = (
     (r"blocks\.(\d+)\.hook_resid_(pre|mid|post)", r"dec-resid-\1.\2"),
     (r"blocks\.(\d+)\.hook_mlp_out", r"dec-mlp-\1"),
@@ -52,6 +53,8 @@ def row_of(config: Mapping[str, Any], place: str) -> Row:
     classes = config.get("architectures") or row.classes
     if not set(classes) & set(row.classes):
         raise CheckpointError(f"{place}: the row of {family} describes {row.classes[0]}, not {', '.join(classes)}")
+    if config.get("quantization_config"):
+        raise CheckpointError(f"{place}: quantized weights are not supported: heads are cut out of whole projections")
     faults = [
         f"{place}: {refusal.key}: {_setting(config, refusal.key)!r} is not supported: {refusal.why}"
         for refusal in row.refused
@@ -79,10 +82,39 @@ def _number(config: Mapping[str, Any], keys: tuple[str, ...], place: str) -> int
     return found
 
 
+def most_tokens(row: Row, config: Mapping[str, Any]) -> int:
+    """How many tokens fit into a sequence."""
+    return next((config[key] for key in row.lengths if type(config.get(key)) is int and config[key] > 0), MOST_TOKENS)
+
+
+def padding(row: Row, config: Mapping[str, Any], place: str) -> tuple[int, int, int | None]:
+    """The ids of padding, of the start of an answer and of its end.
+
+    A decoder's answers are not closed: they go on as the text would. Padding is then the end of texts, if need be.
+    """
+
+    def token(key: str) -> int | None:
+        found = config.get(key)
+        return found[0] if isinstance(found, list) and found else found if type(found) is int and found >= 0 else None
+
+    pad, start, end = (token(key) for key in ("pad_token_id", "decoder_start_token_id", "eos_token_id"))
+    if row.encoder is None:
+        return next(one for one in (pad, end, token("bos_token_id"), 0) if one is not None), 0, None
+    if start is None or end is None or pad is None or pad == end:
+        given = f"pad_token_id {pad}, decoder_start_token_id {start}, eos_token_id {end}"
+        raise CheckpointError(f"{place}: padding, start and end of answers must be named, and differ: {given}")
+    return pad, start, end
+
+
+def is_parallel(row: Row, config: Mapping[str, Any]) -> bool:
+    """Does the MLP read what the attention beside it reads? It does, where a config of such a family says nothing."""
+    return bool(row.parallel) and bool(config.get(row.parallel, True))
+
+
 def layout_of(config: Mapping[str, Any], place: str = "config.json") -> Layout:
     row = row_of(config, place)
     sizes = {name: sizes_of(stack.keys, config, place) for name, stack in row.stacks.items()}
-    blocks = tuple(block for name in row.stacks for block in _blocks(row, name, sizes, bool(config.get(row.parallel))))
+    blocks = tuple(block for name in row.stacks for block in _blocks(row, name, sizes, is_parallel(row, config)))
     absent = tuple((f"{name}.pos", row.no_positions) for name in row.stacks if row.no_positions)
     memory, final, logits = (Site(Node(name)) for name in ("enc.memory", "dec.final", "logits"))
     if row.encoder is not None:

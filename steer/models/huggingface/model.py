@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -12,20 +12,24 @@ from torch import Tensor
 
 from steer.anatomy.layout import Layout
 from steer.anatomy.nodes import Node, Site
-from steer.models.huggingface import fold
+from steer.models.huggingface import encoding, fold
 from steer.models.huggingface.blocks import AttentionBlock, FeedforwardBlock
+from steer.models.huggingface.encoding import Frame
 from steer.models.huggingface.heads import rotate
-from steer.models.huggingface.layout import layout_of, row_of
+from steer.models.huggingface.layout import layout_of, most_tokens, padding, row_of
 from steer.models.huggingface.parts import Row
 from steer.models.huggingface.state import State
 from steer.models.huggingface.steps import BlockSteps, path_of
 from steer.models.huggingface.wired import Wired
 from steer.models.protocol import Batch, Directions, Readout, Writes
+from steer.models.vocabulary import Vocabulary
+from steer.tasks.task import Example
 
 
 @dataclass(frozen=True, eq=False)
 class HuggingFaceModel:
     module: Wired
+    frame: Frame
 
     @property
     def layout(self) -> Layout:
@@ -49,22 +53,22 @@ class HuggingFaceModel:
 
     @property
     def max_length(self) -> int:
-        return next(int(getattr(self.config, key)) for key in self.row.lengths)
+        return most_tokens(self.row, self.config.to_dict())
 
     @property
     def pad(self) -> int:
-        """The token that fills a shorter row; which one does not matter, because nothing looks at it."""
-        return next(token for token in (self.config.pad_token_id, self.end, 0) if token is not None)
+        """Fills a shorter row. In the model which token it is does not matter: nothing looks at it."""
+        return self.frame.vocabulary.pad
 
     @property
-    def end(self) -> int:
-        end = self.config.eos_token_id
-        return end[0] if isinstance(end, list) else end if end is not None else -1
+    def end(self) -> int | None:
+        return self.frame.vocabulary.end
 
     @property
     def readout(self) -> Readout:
         head: Any = self.module.model.get_submodule(self.row.head)
-        rows: Tensor = head.weight * self.module.head_scale
+        scale = self.module.head_scale
+        rows: Tensor = head.weight if scale == 1.0 else head.weight * scale
         bias = self.module.head_bias
         return Readout(rows, rows.new_zeros(len(rows)) if bias is None else bias)
 
@@ -74,6 +78,15 @@ class HuggingFaceModel:
             heads = self._attention_at(path).heads
             return (heads.count, heads.size)
         return (int(self.like.shape[-1]),)
+
+    def encode(self, examples: Sequence[Example], rows: list[int], number: int = 0) -> Batch:
+        return encoding.moved(encoding.encode(self.frame, self.layout, examples, rows, number), self.like.device)
+
+    def unanswered(self, batch: Batch) -> Batch:
+        return encoding.unanswered(self.frame, self.layout, batch)
+
+    def answered(self, batch: Batch, said: Tensor) -> Batch:
+        return encoding.answered(self.frame, self.layout, batch, said)
 
     def state(self, batch: Batch, given: Mapping[str, Tensor]) -> State:
         names = {stream.name: stream.sequence for stream in self.layout.streams}
@@ -97,7 +110,17 @@ class HuggingFaceModel:
         value = self._project(port, self._norm(port)(stream))
         if port.port == "v" or not self._heads(port.node).rotary:
             return value
-        return rotate(value, self.module.angles(batch.real[self.layout.sequence(port)]))
+        return rotate(value, self._angles(port, batch))
+
+    def turned(self, port: Site, before: Tensor, batch: Batch, exchanged: tuple[list[int], list[int]]) -> Tensor:
+        (first, second), rows = exchanged, list(range(len(before)))
+        cos, sin = (turn.expand(len(before), -1, -1).clone() for turn in self._angles(port, batch))
+        for turn in (cos, sin):
+            turn[rows, first], turn[rows, second] = turn[rows, second], turn[rows, first]
+        return rotate(before, (cos, sin))
+
+    def _angles(self, port: Site, batch: Batch) -> tuple[Tensor, Tensor]:
+        return self.module.angles(batch.real[self.layout.sequence(port)])
 
     def _project(self, port: Site, normed: Tensor) -> Tensor:
         """One head's q, k or v of a normed stream, before it is rotated."""
@@ -132,10 +155,15 @@ class HuggingFaceModel:
         return block
 
 
-def wire(model: Any, place: str = "config") -> HuggingFaceModel:
-    """A loaded model, made ready: attention written out plainly, nothing trained, nothing dropped, nothing cached."""
+def wire(model: Any, place: str = "config", frame: Frame | None = None) -> HuggingFaceModel:
+    """A loaded model, made ready: attention written out plainly, nothing trained, nothing dropped, nothing cached.
+
+    Without a frame tokens go by their numbers.
+    """
     config = model.config.to_dict()
     row, layout = row_of(config, place), layout_of(config, place)
     model.set_attn_implementation("eager")
     model.config.use_cache = False
-    return HuggingFaceModel(Wired(model.requires_grad_(False).eval(), row, layout))
+    names = tuple(map(str, range(model.get_input_embeddings().num_embeddings)))
+    frame = frame or Frame(Vocabulary(names, *padding(row, config, place)))
+    return HuggingFaceModel(Wired(model.requires_grad_(False).eval(), row, layout), frame)

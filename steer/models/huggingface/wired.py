@@ -7,7 +7,7 @@ was, to be compared with (see `referee`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -110,8 +110,18 @@ class Wired(nn.Module):
     def forward(self, state: State) -> Tensor:
         return self.run(state).logits
 
+    @property
+    def windows(self) -> set[int]:
+        """How far back tokens may look, where that is limited."""
+        found = [block.heads.window for block in self.modules() if isinstance(block, AttentionBlock)]
+        return {window for window in found if window is not None}
+
+    @cached_property
+    def hooks(self) -> dict[str, Hook]:
+        return {name: module for name, module in self.named_modules() if isinstance(module, Hook)}
+
     def run(self, state: State, start: str | None = None, stop: str | None = None) -> State:
-        """Take the steps from `start` up to, not including, `stop`. The state is changed and given back."""
+        """Take the steps from `start` up to, not including, `stop`. Changes the state and returns it."""
         steps = self.steps()
         names = list(steps)
         for name in names[names.index(start) if start else 0 : names.index(stop) if stop else None]:

@@ -1,6 +1,6 @@
-"""What `torch.save` writes: a zip with a pickle and the raw bytes of its tensors, read without PyTorch's loader.
+"""Files of `torch.save`: a zip with a pickle and the raw bytes of its tensors, read without PyTorch's loader.
 
-Members are read by their exact names, and only if they are stored as they are: nothing is unpacked or can grow.
+Members are read by their exact names, and only if they are not compressed: nothing can grow when it is read.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Archive:
         flat = self._storage(storage, place)
         numbers = (offset, *sizes, *strides)
         if len(sizes) != len(strides) or any(type(number) is not int or number < 0 for number in numbers):
-            raise SteerError(f"{place}: its sizes are no whole numbers")
+            raise SteerError(f"{place}: its sizes are not whole numbers from 0")
         last = offset + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
         if prod(sizes) > len(flat) or (all(sizes) and last >= len(flat)):
             raise SteerError(f"{place}: reaches outside its storage")
@@ -65,13 +65,13 @@ def _described(made: object, place: str) -> tuple[Any, Any, tuple[Any, ...], tup
     match made:
         case Made(name, (storage, offset, tuple(sizes), tuple(strides), *_)) if name == REBUILD:
             return storage, offset, sizes, strides
-    raise SteerError(f"{place}: is no tensor")
+    raise SteerError(f"{place}: is not a tensor")
 
 
 def read_archive(data: bytes, place: str) -> Archive:
     if not data.startswith(MAGIC):
         raise SteerError(
-            f"{place}: is no file of torch.save (a zip; PyTorch before 1.6 wrote others), nor .safetensors by name"
+            f"{place}: not a file of torch.save (a zip; PyTorch before 1.6 wrote others), nor named .safetensors"
         )
     try:
         with ZipFile(BytesIO(data)) as file:

@@ -63,12 +63,14 @@ def read_authors(data: bytes, place: str, max_length: int) -> Read:
 def _check_document(document: object, place: str) -> None:
     needed = {"nets_state_dict": dict, "langs": dict, "dropout": float, "activation": str} | dict.fromkeys(SIZES, int)
     if not isinstance(document, dict):
-        raise SteerError(f"{place}: holds no dictionary, which the authors' files are")
+        raise SteerError(f"{place}: is not a dictionary, as the authors' files are")
     missing = [key for key in needed if key not in document]
     if missing:
-        raise SteerError(f"{place}: is no file of the authors': without {', '.join(missing)}")
+        raise SteerError(f"{place}: is not a file of the authors: it lacks {', '.join(missing)}")
     wrong = [
-        f"{place}: {key}: is no {kind.__name__}" for key, kind in needed.items() if type(document[key]) is not kind
+        f"{place}: {key}: is not of type {kind.__name__}"
+        for key, kind in needed.items()
+        if type(document[key]) is not kind
     ]
     if wrong:
         raise SteerError(*wrong)
@@ -77,7 +79,7 @@ def _check_document(document: object, place: str) -> None:
 def _config(document: Mapping[str, Any], max_length: int, place: str) -> ModelConfig:
     width = document["emb_size"]
     if width < HEADS or width % HEADS:
-        raise SteerError(f"{place}: emb_size: {width} is no multiple of {HEADS}, the number of heads")
+        raise SteerError(f"{place}: emb_size: {width} is not a multiple of {HEADS}, the number of heads")
     return make_config(
         place, encoder_layers=document["nlayers_encoder"], decoder_layers=document["nlayers_decoder"], heads=HEADS,
         d_model=width, d_head=width // HEADS, d_ff=width * document["ff_mult"], dropout=document["dropout"],
@@ -94,7 +96,7 @@ def _tokens(document: Mapping[str, Any], side: str, place: str) -> Sequence[str]
     told = state if isinstance(state, dict) else {}
     ids, symbols = told.get("symbol2index"), told.get("index2symbol")
     if not isinstance(ids, dict) or not all(type(key) is str and type(value) is int for key, value in ids.items()):
-        raise SteerError(f"{place}: has no symbol2index, symbols and their numbers")
+        raise SteerError(f"{place}: has no symbol2index that maps symbols to numbers")
     strange = sorted(set(ids) ^ set(expected))
     if strange:
         raise SteerError(f"{place}: not the authors' symbols; missing or strange: {' '.join(strange):.200}")
@@ -113,7 +115,7 @@ def _tensors(archive: Archive, state: Mapping[Any, Any]) -> dict[str, Tensor]:
 
 
 def _check_tensors(tensors: dict[str, Tensor], expected: dict[str, str], stacks: Stacks, place: str) -> None:
-    """All there, each of its shape; the position table is compared with ours and then not needed."""
+    """Check names and shapes of all tensors. The position table must be ours, and is then dropped."""
     if MLC_POSITIONS in tensors:
         raise SteerError(f"{place}: has {MLC_POSITIONS}: {MLC}")
     check_final_norms(list(tensors), stacks, place, MORE)

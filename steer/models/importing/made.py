@@ -1,4 +1,4 @@
-"""The last step of every import: tensors of another model and what is known of them become a checkpoint."""
+"""The last step of every import: tensors of another model become a checkpoint."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ AUTHORS_FILES = {
 
 @dataclass(frozen=True)
 class Read:
-    """A model as it was read: tensors in our places, the tokens in our order, and what it is."""
+    """A model as it was read: tensors under our names, tokens in our order, its sizes and its task."""
 
     tensors: Mapping[str, Tensor]
     config: ModelConfig
@@ -35,7 +35,7 @@ class Read:
 
 
 def make_config(place: str, **sizes: Any) -> ModelConfig:
-    """Sizes that a model can have; else what is wrong with them."""
+    """A config with these sizes; raises with every size that a model cannot have."""
     try:
         return TypeAdapter(ModelConfig).validate_python(sizes)
     except ValidationError as error:
@@ -50,7 +50,7 @@ def token_rows(theirs: Sequence[str], ours: Sequence[str]) -> list[int]:
 
 
 def make_checkpoint(read: Read, path: Path, data: bytes) -> tuple[Transformer, Record]:
-    """The model with these weights, and a record that says where they come from. All that can be wrong is said now."""
+    """The model with these weights, and a record of where they come from. Raises if anything does not fit."""
     blob = blob_id(data)
     imported = Imported(
         file=path.name, size=len(data), blob=blob, known_as=AUTHORS_FILES.get(blob, ""), told=dict(read.told)
@@ -67,5 +67,5 @@ def make_checkpoint(read: Read, path: Path, data: bytes) -> tuple[Transformer, R
 
 
 def blob_id(data: bytes) -> str:
-    """What `git hash-object` says of a file: a name for its bytes, not a seal."""
+    """The id that `git hash-object` gives a file. It identifies the bytes; it does not authenticate them."""
     return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()

@@ -1,8 +1,8 @@
 """A pickle read as data: nothing in it is called, and nothing is looked up.
 
 Python's own reader runs what a pickle names. This one is a small stack machine over `pickletools.genops` that knows the
-opcodes of plain data alone. A name stays a `Named`, a call of it becomes a `Made`: what was asked for, with what. Names
-that are not expected are refused where they stand, before anything that follows is read.
+opcodes of plain data alone. A name becomes a `Named`, a call becomes a `Made`: the name, and the arguments. Names that
+are not expected are refused at once, before anything that follows is read.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Made:
 
 @dataclass(frozen=True)
 class Stored:
-    """What a pickle says of a value that lies beside it."""
+    """A pickle's reference to a value that is stored outside of it."""
 
     told: Any
 
@@ -129,7 +129,7 @@ class _Reader:
             case "REDUCE" | "NEWOBJ":
                 arguments, what = self.pop(), self.pop()
                 if not isinstance(what, Named) or not isinstance(arguments, tuple):
-                    raise SteerError(f"{self.place}: calls what is no name")
+                    raise SteerError(f"{self.place}: calls something that is not a name")
                 plain = what.name == ORDERED and not arguments
                 self.stack.append({} if plain else Made(what.name, arguments))
             case "BUILD":

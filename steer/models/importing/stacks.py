@@ -52,7 +52,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Ends:
-    """The tensors that are no part of a stack. Without a bias (`None`) nothing is added to the logits."""
+    """The names of the tensors outside the stacks. Without a bias (`None`) nothing is added to the logits."""
 
     prompt: str
     answer: str

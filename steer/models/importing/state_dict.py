@@ -1,7 +1,7 @@
 """A state dict of `torch.nn.Transformer`, or of `TransformerEncoder` and `TransformerDecoder`, in a safetensors file.
 
 A state dict does not say how many heads there are, whether norms come first or what the rows of an embedding mean:
-that is asked. What it does say is checked.
+the user must say so. What the state dict does say is checked.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MAX_VOCABULARY = 20_000_000  # bytes
 
 @dataclass(frozen=True)
 class Told:
-    """What a state dict does not say. (The command's options, by their names.)"""
+    """What a state dict does not say and the user must, by the command's options."""
 
     heads: int
     activation: str
@@ -83,7 +83,7 @@ def _ends(tensors: Mapping[str, Tensor], told: Told) -> Ends:
     faults = [
         f"{option}: {unknown('tensor', key, list(tensors))}" for option, key in keys.items() if key not in tensors
     ]
-    faults = faults or [f"{option}: {key} is no matrix" for option, key in keys.items() if tensors[key].ndim != 2]
+    faults = faults or [f"{option}: {key} is not a matrix" for option, key in keys.items() if tensors[key].ndim != 2]
     if faults:
         raise SteerError(*faults)
     bias = told.unembedding.removesuffix("weight") + "bias"
@@ -110,7 +110,7 @@ def read_tokens(path: Path) -> Sequence[str]:
             raise SteerError(f"{path}:{number}: one token on each line, without spaces")
     if len(set(tokens)) < len(tokens):
         twice = next(token for number, token in enumerate(tokens) if token in tokens[:number])
-        raise SteerError(f"{path}: {twice!r:.80} stands there twice")
+        raise SteerError(f"{path}: {twice!r:.80} is listed twice")
     return tokens
 
 
@@ -135,7 +135,7 @@ def _config(
 ) -> ModelConfig:
     width = tensors[told.prompt_embedding].shape[1]
     if told.heads < 1 or width % told.heads:
-        raise SteerError(f"--heads: {width} features cannot be shared out among {told.heads} heads")
+        raise SteerError(f"--heads: {width} features cannot be divided among {told.heads} heads")
     inner = tensors.get(f"{stacks.encoder}layers.0.linear1.weight")
     if inner is None:
         raise SteerError(f"{place}: 1 missing tensors: {stacks.encoder}layers.0.linear1.weight")
@@ -147,7 +147,7 @@ def _config(
 
 
 def _check_tensors(tensors: Mapping[str, Tensor], expected: dict[str, str], config: ModelConfig, place: str) -> None:
-    """A table of sinusoids is not needed; any other tensor more would be part of what the network computes."""
+    """Raise on missing and on extra tensors, except a table of sinusoids, which the plain model computes itself."""
     left = {key: tensor for key, tensor in tensors.items() if key in expected or not _is_table(tensor, config.d_model)}
     compare_tensors(describe_tensors(left), expected, place)
 

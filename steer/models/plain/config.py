@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field, model_validator
 from typing_extensions import Self
 
 Size = Annotated[int, Field(ge=1, le=4096)]
-MOST = 500_000_000  # weights: beyond, sizes are taken for a mistake
+MOST = 500_000_000  # weights: larger sizes are taken for a mistake
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,15 @@ class ModelConfig:
     position_scale: Annotated[float, Field(gt=0, le=1_000)] = 1.0
     max_length: Size = 64
     vocabulary: Annotated[int, Field(ge=4, le=1_000_000)] = 20
-    answers: Annotated[int, Field(ge=0, le=1_000_000)] = 0  # tokens of answers: the first so many; 0: all of them
+    answers: Annotated[int, Field(ge=0, le=1_000_000)] = (
+        0  # tokens that answers may use, from the first; 0: all of them
+    )
     activation: Literal["gelu", "relu"] = "gelu"
+
+    @property
+    def size(self) -> str:
+        """In words: `2+2 layers, 8 heads of 16`."""
+        return f"{self.encoder_layers}+{self.decoder_layers} layers, {self.heads} heads of {self.d_head}"
 
     @property
     def answer_tokens(self) -> int:

@@ -54,7 +54,7 @@ def dropouts(model: nn.Module) -> list[Dropout]:
 
 
 def share_source(model: nn.Module) -> Source:
-    """Let all dropout modules of a model draw from one source, and give that source."""
+    """Let all dropout modules of a model draw from one source. Returns that source."""
     source = Source()
     for module in dropouts(model):
         module.source = source

@@ -1,4 +1,4 @@
-"""Heads of a block in another order: the same function, other numbers."""
+"""The heads of a block in another order: the model computes the same, heads have other numbers."""
 
 from __future__ import annotations
 

@@ -78,27 +78,25 @@ class PlainSteps:
             steps += [f"dec.{n}.mlp.{s}" for s in mlp]
         return (*steps, "dec.norm")
 
+    @cached_property
+    def _hooks(self) -> dict[Site, str]:
+        return {}  # built once for each site
+
+    @cached_property
+    def _steps(self) -> dict[Site, str]:
+        return {}
+
     def hook(self, site: Site) -> str:
         """The model's hook that carries a site (for all heads of its block at once)."""
-        node = site.node
-        if node.kind in SINGLE:
-            return SINGLE[node.kind][0]
-        stack = node.kind[:3]
-        if node.kind.endswith("resid"):
-            return f"{stack}.{node.layer}.{POINTS[stack][site.port or '']}"
-        if node.kind.endswith("mlp"):
-            return f"{stack}.{node.layer}.mlp.out"
-        # A head's own write is not computed by the model; it is the head's z times its part of W_O.
-        return f"{stack}.{node.layer}.{ATTENTION[node.kind]}.{'z' if site.port == 'out' else site.port}"
+        if site not in self._hooks:
+            self._hooks[site] = _hook(site)
+        return self._hooks[site]
 
     def step(self, site: Site) -> str:
         """The step in which a site is met."""
-        if site.node.kind in SINGLE:
-            return SINGLE[site.node.kind][1]
-        block, _, hook = self.hook(site).rpartition(".")
-        if hook == "resid":
-            return f"{block}.{'compute' if block.endswith('mlp') else 'project'}"
-        return f"{block}.{'write' if block.endswith('mlp') else STEP_OF_PORT[hook]}"
+        if site not in self._steps:
+            self._steps[site] = _step(site, self.hook(site))
+        return self._steps[site]
 
     def order(self, site: Site) -> tuple[int, int]:
         """Sites sort in the order in which a forward pass meets them."""
@@ -117,6 +115,28 @@ class PlainSteps:
         if start.startswith("dec.") and any(s.endswith("cross_attn.project") for s in taken):
             given["memory"] = "memory"
         return given
+
+
+def _hook(site: Site) -> str:
+    node = site.node
+    if node.kind in SINGLE:
+        return SINGLE[node.kind][0]
+    stack = node.kind[:3]
+    if node.kind.endswith("resid"):
+        return f"{stack}.{node.layer}.{POINTS[stack][site.port or '']}"
+    if node.kind.endswith("mlp"):
+        return f"{stack}.{node.layer}.mlp.out"
+    # A head's own write is not computed by the model; it is the head's z times its part of W_O.
+    return f"{stack}.{node.layer}.{ATTENTION[node.kind]}.{'z' if site.port == 'out' else site.port}"
+
+
+def _step(site: Site, path: str) -> str:
+    if site.node.kind in SINGLE:
+        return SINGLE[site.node.kind][1]
+    block, _, hook = path.rpartition(".")
+    if hook == "resid":
+        return f"{block}.{'compute' if block.endswith('mlp') else 'project'}"
+    return f"{block}.{'write' if block.endswith('mlp') else STEP_OF_PORT[hook]}"
 
 
 def _block_inputs(block: str, step: str, taken: Sequence[str]) -> dict[str, str]:

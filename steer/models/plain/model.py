@@ -1,4 +1,4 @@
-"""The plain transformer as the engine asks for it: names to hooks, writes, reads and tokens."""
+"""The plain transformer as a `Model`: what the engine and the measures need to know about it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class PlainModel:
 
     @property
     def readout(self) -> Readout:
-        return Readout(self.module.unembed.weight, self.module.unembed.bias)
+        return Readout(self.module.unembed.weight, self.module.unembed.bias, self.module.ln_dec.weight)
 
     def size(self, hook: str) -> tuple[int, ...]:
         config = self.module.config

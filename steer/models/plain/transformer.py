@@ -24,7 +24,7 @@ from steer.models.vocabulary import PAD
 
 
 class Hook(nn.Module):
-    """A named place in the forward pass: gives back what it is given."""
+    """A named place in the forward pass: an identity module."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x
@@ -183,7 +183,7 @@ class Transformer(nn.Module):
         return self.run(State(prompt, output, memory=memory), start="dec.embed").logits
 
     def run(self, state: State, start: str = "enc.embed", stop: str | None = None) -> State:
-        """Take the steps from `start` up to, not including, `stop`. The state is changed and given back."""
+        """Take the steps from `start` up to, not including, `stop`. Changes the state and returns it."""
         steps = self.steps()
         names = list(steps)
         for name in names[names.index(start) : names.index(stop) if stop else None]:

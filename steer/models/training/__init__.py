@@ -1,1 +1,1 @@
-"""Training: the protocol as data, the batches it asks for, and the loop that runs it."""
+"""Training: the protocol as data, and the loop that runs it."""

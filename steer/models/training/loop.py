@@ -51,7 +51,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Event:
-    """What the loop tells while it runs, for a progress bar."""
+    """The loop's progress, for a progress bar."""
 
     stage: Stage
     epoch: int
@@ -69,7 +69,7 @@ class Trainer:
         self.counted = self.vocabulary.encode(token for token in self.task.tokens if self.task.counts(token))
         model = Transformer(protocol.model)
         initialise(model, torch.Generator().manual_seed(seed))
-        for stage in protocol.stages:  # an MLP that starts silent must not disturb when it is let in
+        for stage in protocol.stages:  # an MLP that starts silent must change nothing at first when it is switched on
             for mlp in mlps(model, stage.silent):
                 torch.nn.init.zeros_(mlp.W_out.weight)
             silent_output(model, stage).zero_()
@@ -84,7 +84,7 @@ class Trainer:
         self.before: dict[str, Any] | None = None  # what the weights were trained on before this protocol
 
     def begin_from(self, start: Checkpoint) -> None:
-        """Take over a checkpoint's weights; what it was trained on before stays part of the record."""
+        """Start from a checkpoint's weights. What it was trained on before stays part of the record."""
         mine, its = vars(self.protocol.model), vars(start.record.config)
         # Positions are computed, not learnt: a model may be trained on with longer prompts.
         differ = [f"{n} {its[n]} (protocol: {mine[n]})" for n in mine if mine[n] != its[n] and n != "max_length"]
@@ -97,12 +97,12 @@ class Trainer:
         self.before = {"seed": before.seed, "weights_sha256": before.weights_sha256, "protocol": before.protocol}
         self.history = list(before.history)
         last = self.history[-1] if self.history else {}
-        # Counted on, so that no epoch is drawn twice.
+        # Counters go on from there, so that no epoch is drawn twice.
         self.progress.epochs, self.progress.steps = len(self.history), last.get("steps", 0)
         self.progress.presentations, self.progress.seconds = last.get("presentations", 0), last.get("seconds", 0.0)
 
     def run(self, folder: Path, tell: Callable[[Event], None] = lambda event: None) -> None:
-        """Train to the end, leaving state, log and checkpoint in the folder after every epoch."""
+        """Train to the end. State, log and checkpoint are written to the folder after every epoch."""
         stages = self.protocol.stages
         while self.progress.stage < len(stages):
             entry = self.run_epoch(stages[self.progress.stage], tell)
@@ -162,7 +162,7 @@ class Trainer:
                     silent_part(moment, self.model, stage).zero_()
 
     def step(self, batch: Batch, rate: float, noise: float = 0.0) -> tuple[float, int]:
-        """One update; gives the loss and how many sequences were right before it."""
+        """One update. Returns the loss, and how many sequences were right before it."""
         self.source.seed(self.seed, self.progress.steps)
         batch = replace(batch, output=noisy(batch.output, noise, (self.seed, self.progress.steps), self.counted))
         if self.device != "cpu":
@@ -195,7 +195,7 @@ class Trainer:
             silent_output(self.model, stage, gradient=True).zero_()
 
     def validate(self) -> float:
-        """Exact match on the validation episodes, with the model as the stage has it."""
+        """Exact match on the validation episodes, with the stage's silent parts silent."""
         self.model.eval()
         validation = self.task.split(self.task.splits[-2], self.protocol.data_seed)
         return float(score_all(self.model, validation, self.vocabulary).exact.mean())
@@ -232,7 +232,7 @@ class Trainer:
         return save({n: t.detach().cpu().contiguous() for n, t in tensors.items()}, {"steer": json.dumps(state)})
 
     def resume(self, folder: Path) -> None:
-        """Take up the state that an earlier run left in the folder; the protocol must be the same."""
+        """Continue from the state that an earlier run left in the folder. The protocol must be the same."""
         state = read_state(folder)
         if (state.seed, state.settings) != (self.seed, self.protocol.model_dump(mode="json")):
             raise CheckpointError(f"{folder} holds a run of another protocol or seed; give the same, or --overwrite")
@@ -271,7 +271,7 @@ def last_cross(model: Transformer) -> Attention:
 
 
 def noisy(output: NDArray[np.int64], share: float, key: tuple[int, int], counted: list[int]) -> NDArray[np.int64]:
-    """A share of the tokens that count, in what the decoder reads, replaced by any of them at random."""
+    """The decoder's input with a share of the scored tokens replaced by random ones of them."""
     if share == 0:
         return output
     rng = np.random.default_rng(key)

@@ -1,7 +1,7 @@
 """A training protocol as data: what a preset file may say.
 
 A protocol is a model, an optimiser and a list of stages. A stage says which examples are shown (the task's own keys)
-and how the learning rate moves. Everything a training study varies is a key, so that a study is a list of commands.
+and how the learning rate changes. Everything that a training study varies is a key, so a study is a list of commands.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ class Stage(Lesson):
     lr: Annotated[tuple[Rate, Rate], Field(description="learning rate at the stage's start and end")] = (1e-3, 5e-5)
     dropout: Annotated[float | None, Field(ge=0, le=0.9, description="the model's own rate unless given")] = None
     noise: Annotated[
-        Share, Field(description="share of the tokens that count replaced at random in what the decoder reads")
+        Share, Field(description="share of the scored tokens in the decoder's input that are replaced at random")
     ] = 0.0
     silent: Annotated[
         Literal["none", "decoder", "all"], Field(description="whose MLPs are left out of the model in this stage")
     ] = "none"
     output_heads: Annotated[
-        Count | None, Field(description="only the first so many heads of the last cross-attention write in this stage")
+        Count | None,
+        Field(description="how many heads of the last cross-attention, from the first, write in this stage"),
     ] = None
     until: Annotated[
         Rate | None, Field(description="end the stage early once an epoch's training exact match reaches this")
@@ -53,14 +54,14 @@ class Optimiser(Strict):
 
 
 class Protocol(Strict):
-    """A whole training; of the stages of one task, as `protocol_for` makes it."""
+    """A whole training run. `protocol_for` gives its stages the keys of one task."""
 
     description: str = ""
     # For `steer ls`; no part of what is trained, and so of no record.
     cost: Annotated[str, Field(exclude=True, description="what training by it takes")] = ""
     learns: Annotated[str, Field(exclude=True, description="what comes of it")] = ""
     task: str = DEFAULT_TASK
-    data_seed: Annotated[int, Field(ge=0, description="seed of the 10,000 / 500 / 2,000 episodes")] = 0
+    data_seed: Annotated[int, Field(ge=0, description="seed of the task's fixed sets of examples")] = 0
     model: ModelConfig = ModelConfig()
     optimiser: Optimiser = Optimiser()
     stages: Annotated[tuple[Stage, ...], AT_LEAST_ONE] = (Stage(),)

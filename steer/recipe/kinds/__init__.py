@@ -1,4 +1,4 @@
-"""The kinds of experiments by name, a file each: what a recipe of this kind may say, and the runs that it means."""
+"""The kinds of experiments by name, a file each: its keys in a recipe, and the runs that they stand for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ KINDS: Registry[type[Recipe]] = Registry(
         "ablate-only-one": "steer.recipe.kinds.one_source:AblateOnlyOne",
         "chained-patch": "steer.recipe.kinds.chained_patch:ChainedPatch",
         "position-swap": "steer.recipe.kinds.position_swap:PositionSwap",
+        "chained-swap": "steer.recipe.kinds.chained_swap:ChainedSwap",
         "steer": "steer.recipe.kinds.steer:Steer",
+        "activation-patch": "steer.recipe.kinds.activation_patch:ActivationPatch",
+        "intervene": "steer.recipe.kinds.intervene:Intervene",
         "ablate-set": "steer.recipe.kinds.ablate_set:AblateSet",
         "keep-set": "steer.recipe.kinds.keep_set:KeepSet",
         "compare": "steer.recipe.kinds.compare:Compare",

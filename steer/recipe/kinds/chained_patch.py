@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -19,6 +20,7 @@ from steer.results.rows import End
 class ChainedPatch(OnScale):
     """source -> chain[0] -> chain[1] …: what reaches the last port through this chain alone."""
 
+    goes_from_site_to_site: ClassVar[bool] = True
     kind: Literal["chained-patch"]
     sources: Annotated[Nodes, Field(description="swept at the chain's start; globs allowed")]
     chain: Annotated[Chain, Field(min_length=1, description="ports, in order: each head feeds the next port")]
@@ -39,18 +41,20 @@ class ChainedPatch(OnScale):
         return [] if names.faults else self._runs(lowering, links, sources)
 
     def _runs(self, lowering: Lowering, links: list[Site], sources: list[Node]) -> list[Run]:
-        keep, ablated = self.mode == "keep-only-one", lowering.ablated
-        others = ablated if self.others == "ablated" else Of(CLEAN)
+        keep, ablated, through = self.mode == "keep-only-one", lowering.ablated, lowering.recomputed
+        others = Rebuilt(ablated if self.others == "ablated" else Of(CLEAN), (), through)
         firsts: list[tuple[str, End, Edit]] = [
             (UNCHANGED, "unchanged", Edit(links[0], Rebuilt(Of(CLEAN)))),
-            (EVERYTHING, "everything", Edit(links[0], Rebuilt(ablated), self.places)),
-            *((str(source), "", one_link(links[0], keep, source, ablated, self.places)) for source in sources),
+            (EVERYTHING, "everything", Edit(links[0], Rebuilt(ablated, (), through), self.places)),
+            *((str(source), "", one_link(links[0], keep, source, ablated, self.places, through)) for source in sources),
         ]
-        return [
+        runs = [
             run
             for label, end, first in firsts
             for run in chain_runs(lowering.layout, label, first, links, others, lowering.reads, lowering.freeze, end)
         ]
+        swept = set(map(str, sources))
+        return [replace(run, site=run.condition) if run.condition in swept else run for run in runs]
 
 
 def _check_links(lowering: Lowering, links: list[Site], sources: list[Node]) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from dataclasses import replace
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -16,6 +17,7 @@ from steer.recipe.schema import EVERYTHING, OnScale
 class KeepOnlyOne(OnScale):
     """All direct sources of the target are ablated but one: is that one sufficient?"""
 
+    goes_from_site_to_site: ClassVar[bool] = True
     kind: Literal["keep-only-one"]
     target: Annotated[Ports, Field(description="a head's q, k or v")]
     sources: Annotated[Nodes, Field(description="heads, MLPs, embeddings; globs allowed")]
@@ -27,6 +29,7 @@ class KeepOnlyOne(OnScale):
 class AblateOnlyOne(OnScale):
     """One direct source of the target is ablated: is it necessary?"""
 
+    goes_from_site_to_site: ClassVar[bool] = True
     kind: Literal["ablate-only-one"]
     target: Annotated[Ports, Field(description="a head's q, k or v")]
     sources: Annotated[Nodes, Field(description="heads, MLPs, embeddings; globs allowed")]
@@ -46,12 +49,8 @@ def one_at_a_time(recipe: KeepOnlyOne | AblateOnlyOne, lowering: Lowering, keep:
     lowering.reach.check_direct(sources, targets)
     if names.faults:
         return []
-    ablated = lowering.ablated
-    all_ablated = [Edit(target, Rebuilt(ablated), recipe.places) for target in targets]
-    return [
-        lowering.run(EVERYTHING, all_ablated, "everything"),
-        *(
-            lowering.run(str(source), [one_link(target, keep, source, ablated, recipe.places) for target in targets])
-            for source in sources
-        ),
-    ]
+    ablated, through = lowering.ablated, lowering.recomputed
+    all_ablated = [Edit(target, Rebuilt(ablated, (), through), recipe.places) for target in targets]
+    links = {s: [one_link(target, keep, s, ablated, recipe.places, through) for target in targets] for s in sources}
+    swept = [replace(lowering.run(str(source), edits), site=str(source)) for source, edits in links.items()]
+    return [lowering.run(EVERYTHING, all_ablated, "everything"), *swept]

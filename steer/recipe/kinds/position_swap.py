@@ -1,41 +1,24 @@
-"""position-swap: two tokens of the question exchange their position embeddings, as seen by some ports alone."""
+"""position-swap: two tokens of the prompt exchange their position embeddings, as seen by some ports alone."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Literal
 
-from pydantic import Field
-
-from steer.anatomy.named import Ports
-from steer.base.fields import refined
 from steer.plan.plan import Run
 from steer.recipe.edits import exchange
 from steer.recipe.lowering import Lowering
-from steer.recipe.schema import BEFORE, Recipe
-from steer.tasks.task import Example, Task
-
-AFTER = "after"
+from steer.recipe.swap import AFTER, Swap
 
 
-class PositionSwap(Recipe):
-    """Two question tokens exchange their position embeddings, as seen by these ports alone."""
+class PositionSwap(Swap):
+    """Two tokens of the prompt exchange their position embeddings, as seen by these ports alone."""
 
-    clean_condition: ClassVar[str] = BEFORE
-    ablates: ClassVar[bool] = False
-    predicts: ClassVar[bool] = True
     kind: Literal["position-swap"]
-    ports: Annotated[Ports, Field(description="a head's q, k or v; globs allowed for the head")]
-    tokens: Annotated[tuple[int, int], Field(description="places in the question, counted from 1")] = (1, 2)
-
-    @classmethod
-    def task_fields(cls, task: Task) -> dict[str, Any]:
-        return {} if task.exchange is None else {"tokens": refined(cls, "tokens", default=task.exchange.places)}
 
     def runs(self, lowering: Lowering) -> list[Run]:
         names = lowering.names
         named = names.ports(("ports",), self.ports)
-        self._check_exchange(lowering)
+        self.check_exchange(lowering)
         lowering.check_selection("a swap")
         lowering.check_positions(("ports",), named)
         names.wanted(("ports",), named)
@@ -43,20 +26,3 @@ class PositionSwap(Recipe):
         if names.faults:
             return []
         return [lowering.run(AFTER, exchange(lowering.layout, ports, self.tokens, self.places))]
-
-    def _check_exchange(self, lowering: Lowering) -> None:
-        """The task must know what an exchange of these two places does."""
-        known = self.task.exchange
-        if known is None:
-            text = f"the task {self.task.name!r} has no two tokens whose positions can be exchanged"
-            lowering.names.fault(("kind",), text)
-        elif set(self.tokens) != set(known.places):
-            places = " and ".join(map(str, known.places))
-            lowering.names.fault(("tokens",), f"must be {places}: {known.reason}")
-
-    @property
-    def changed_variable(self) -> str | None:
-        return self.task.exchange.variable if self.task.exchange is not None else None
-
-    def counterfactual(self, examples: Sequence[Example]) -> list[Example]:
-        return [self.task.exchanged(example, self.tokens) for example in examples]

@@ -15,12 +15,12 @@ from steer.base.errors import Key
 from steer.base.fields import one_of, refined
 from steer.base.yaml import AT_LEAST_ONE, Strict
 from steer.plan.plan import COUNTERPART, Edit, Of, Run
-from steer.recipe.edits import exchange
+from steer.recipe.edits import as_counterpart, exchange
 from steer.recipe.lowering import Lowering
-from steer.recipe.schema import BEFORE, Recipe
+from steer.recipe.schema import BEFORE, CEILING, Recipe
 from steer.tasks.task import Example, Task
 
-CONTROL, CEILING = "control", "ceiling"
+CONTROL = "control"
 
 
 class SteeredSet(Strict):
@@ -62,30 +62,19 @@ class Steer(Recipe):
         if names.faults:
             return []
         runs = [lowering.run(name, _edits(self, lowering, sites)) for name, sites in sets.items()]
-        tokens = lowering.layout.write(lowering.layout.nodes[0])
-        whole = Edit(tokens, Of(COUNTERPART))  # every token of the counterpart: its own run
-        return [*runs, Run(CEILING, (whole,), lowering.reads, CEILING)]
+        return [*runs, Run(CEILING, (as_counterpart(lowering.layout),), lowering.reads, CEILING)]
 
     @property
     def changed_variable(self) -> str | None:
         return self.variable
 
     @property
-    def keeps_length(self) -> bool:
-        return self.task.keeps_length(self.variable)
-
-    @property
     def shown(self) -> str:
         return self.sets[-1].name
 
-    def counterparts(self, examples: Sequence[Example]) -> list[Example]:
+    def counterparts(self, examples: Sequence[Example]) -> list[Example | None]:
         """Each example with the variable changed, and the answer that it then has."""
-        changed = [self.task.counterpart(example, self.variable) for example in examples]
-        return [other for other in changed if other is not None]
-
-    def counterfactual(self, examples: Sequence[Example]) -> list[Example]:
-        others = self.counterparts(examples)
-        return [example.answering(other.answer) for example, other in zip(examples, others, strict=True)]
+        return [self.task.counterpart(example, self.variable) for example in examples]
 
 
 def _check(recipe: Steer, lowering: Lowering, sets: dict[str, list[Site]]) -> None:

@@ -1,4 +1,4 @@
-"""An episode in the authors' words: `dax lug zup | zup = GREEN | … |`, with a separator behind the last item too."""
+"""An episode in the authors' words: `dax lug zup | zup = GREEN | … |`, with a separator after the last item, too."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from steer.tasks.compositional.vocabulary import BAR, EQUALS
 
 @dataclass(frozen=True)
 class AuthorsEpisode(Episode):
-    """All that can be said of an episode stays; its prompt has other marks."""
+    """An episode whose prompt has other marks; everything else is the same."""
 
     colours: ClassVar[tuple[str, ...]] = COLOURS
     symbols: ClassVar[tuple[str, ...]] = WORDS
 
     @property
     def prompt(self) -> tuple[str, ...]:
-        """The encoder's input: items, each closed by a separator, then EOS."""
+        """The tokens of the prompt: items, each closed by a separator, then EOS."""
         return join_items(self.items)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Groups of questions that accuracy is reported on: those that the support answers, and those that it does not."""
+"""The groups of questions in accuracy reports: those that the support answers, and those that it does not."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from steer.tasks.compositional.vocabulary import EQUALS
 from steer.tasks.task import PlainExample, Tokens
 
 SUPPORT, QUERY, GRAMMAR = "*SUPPORT*", "*QUERY*", "*GRAMMAR*"
-MAX_BYTES, MOST = 100_000, 200_000  # of a file; and files of a folder
+MAX_BYTES, MOST = 100_000, 200_000  # bytes of a file, files in a folder
 AuthorsExample: TypeAlias = AuthorsEpisode | PlainExample
 Line: TypeAlias = tuple[Tokens, Tokens]  # words in, colours out
 
@@ -47,7 +47,7 @@ class EpisodeFile:
         return frozenset(word for left, _ in self.rules if len(left) > 1 for word in left if word in WORDS)
 
     def examples(self) -> Iterator[AuthorsExample]:
-        """Each question with the support: as an episode, where it is one; else as nothing but its tokens."""
+        """Each question with the support: as an episode if it is one, otherwise as plain tokens."""
         for words, colours in self.questions:
             if self._is_plain_call(words) and all(self._is_plain_call(left) for left, _ in self.support):
                 support = tuple(make_item(make_call(left), right) for left, right in self.support)
@@ -74,7 +74,7 @@ def _item_text(line: Line) -> str:
 
 
 def read_folder(folder: Path) -> list[AuthorsExample]:
-    """Every question of every file, by the names of the files."""
+    """Every question of every file, in the order of the files' names."""
     if not is_there(folder):
         raise SteerError(f"there is no folder {folder}")
     files = next((found for place in (folder, folder / "val") if (found := sorted(place.glob("*.txt")))), [])

@@ -1,7 +1,7 @@
-"""Episode files like the authors': those that they analyse (`test_data_long`), and those that they train on (MLC's).
+"""Episode files like those that the authors analyse (`test_data_long`) and those that they train on (MLC's).
 
-In the first every file has the same four rules, two arguments each, under other words and colours; what is shown and
-what is asked are drawn apart, so that some questions cannot be answered from the support. In the second there are three
+In the first, every file has the same four rules of two arguments, under other words and colours. The support and the
+questions are drawn independently, so some questions cannot be answered from the support. In the second there are three
 functions of one or two arguments, nested and strung together, as in Lake & Baroni (2023).
 """
 
@@ -30,7 +30,7 @@ class Rule:
     right: Tokens
 
     def apply(self, words: Tokens) -> dict[str, Tokens] | None:
-        """What each variable stands for, if the left side is of this form."""
+        """What each variable stands for; None if the words do not have the form of the left side."""
         found = re.fullmatch(" ".join(map(_pattern, self.left)), " ".join(words))
         return None if found is None else {f"[{name}]": tuple(text.split()) for name, text in found.groupdict().items()}
 
@@ -40,7 +40,7 @@ def _pattern(word: str) -> str:
 
 
 def interpret(words: Tokens, rules: Sequence[Rule], left: list[int] | None = None) -> Tokens | None:
-    """What a string means: the first rule that fits, its variables interpreted in turn. None: nothing fits."""
+    """The meaning of a string: by the first rule that matches, with its variables interpreted in turn; None without."""
     left = [50] if left is None else left  # rules applied in all, at most
     for rule in rules:
         bound = rule.apply(words)
@@ -108,7 +108,7 @@ def _string(primitives: Sequence[str], rules: Sequence[Rule], dice: Dice) -> Tok
         return (dice.choice(primitives),)
     string: Tokens = ()
     for part in rules[number - 1].left:
-        if len(string) > LONGEST:  # too long already: whoever asked will draw again
+        if len(string) > LONGEST:  # too long already: the caller will draw again
             return string
         if part[-1].isdigit():
             string += _string(primitives, rules, dice) if part[0] == "x" else (dice.choice(primitives),)

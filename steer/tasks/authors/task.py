@@ -1,7 +1,7 @@
 """The authors' task as the rest of the package sees it: the compositional one, with other words, prompts and episodes.
 
-Validation and test are drawn like the episodes that the authors analyse, as far as the support determines the answer;
-`train` is drawn like the episodes that their model was trained on, of which nothing but tokens is known here.
+Validation and test are drawn like the episodes that the authors analyse, but only with answers that the support
+determines. `train` is drawn like the episodes that their model was trained on, as plain tokens.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Counterparts: the same prompt but for one variable of Algorithm 1, and the answer that it then has.
+"""Counterparts: the same prompt with one variable of Algorithm 1 changed, and the answer that it then has.
 
-They say what an intervention on that variable should do, before it is made. A counterpart has the same tokens at the
-same places but for those that carry the variable, so that values can be taken over from its run place by place.
+They predict what an intervention on that variable should do, before it is made. A counterpart has the same tokens at
+the same places, except for those that carry the variable, so values can be taken from its run place by place.
 """
 
 from __future__ import annotations
@@ -14,10 +14,7 @@ from steer.tasks.compositional.program import is_determined, primitives, solve, 
 
 
 def counterpart(episode: Episode, variable: str) -> Episode | None:
-    """None where the variable cannot be changed: a question of one argument, no other function to ask about.
-
-    Nor where the change would say more than it should: what symbols mean must stay the same.
-    """
+    """The episode with one variable changed; None if that cannot be done without changing what the symbols mean."""
     if not episode.has_two_arguments:
         return None
     changed = CHANGES[variable](episode)

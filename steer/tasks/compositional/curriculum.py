@@ -27,7 +27,7 @@ BUCKET = 40  # batches that are sorted by length together: long enough to save p
 
 @dataclass(frozen=True)
 class Material:
-    """What training may use: the training split, and what it must not show."""
+    """What training may use: the training split, and the conjunctions that it must not show."""
 
     train: Sequence[Episode]
     held_out: AbstractSet[Conjunction]
@@ -52,7 +52,7 @@ def epoch_batches(stage: CompositionalLesson, given: Material, seed: int, epoch:
 
 
 def visit(stage: CompositionalLesson, given: Material, dice: Dice) -> list[Episode]:
-    """The episodes of one epoch as this visit shows them; none of them shares a held-out conjunction."""
+    """The episodes of one epoch, relabelled or reshuffled as the stage says. None has a held-out conjunction."""
     if stage.episodes == "split":
         shown = list(given.train)
     else:
@@ -67,7 +67,7 @@ def visit(stage: CompositionalLesson, given: Material, dice: Dice) -> list[Episo
 
 
 def ask(episode: Episode, questions: Questions, dice: Dice) -> list[Episode]:
-    """The episode once for each question asked about it; its own question is the first composition."""
+    """The episode once for each question about it; its own question is the first composition."""
     calls = [episode.question] if questions.compositions else []
     if questions.compositions > 1:
         calls += dice.shuffled(unseen_calls(episode))[: questions.compositions - 1]
@@ -77,7 +77,7 @@ def ask(episode: Episode, questions: Questions, dice: Dice) -> list[Episode]:
 
 
 def write(episode: Episode, writing: Writing, dice: Dice) -> Example:
-    """The episode's prompt in another way of writing; the episode itself where there is none."""
+    """The episode with its prompt written as the stage says; the episode itself for the default way."""
     if writing == Writing():
         return episode
     support = list(episode.support)
@@ -115,7 +115,7 @@ def _spell(item: Item, episode: Episode, writing: Writing, dice: Dice) -> tuple[
 
 
 def unseen_calls(episode: Episode) -> list[Call]:
-    """The compositions that the support determines, shows nowhere, and this episode does not ask."""
+    """The compositions that the support determines but does not show, other than the episode's own question."""
     symbols = list(understand(episode).colours)
     shown = {demonstration.call for demonstration in episode.demonstrations} | {episode.question}
     known = sorted(functions(episode), key=lambda function: function.symbol)

@@ -88,7 +88,7 @@ class Episode:
 
     @property
     def prompt(self) -> tuple[str, ...]:
-        """The encoder's input, closing EOS included."""
+        """The tokens of the prompt, with the closing EOS."""
         first, *rest = self.items
         return (*first, *(token for item in rest for token in (BAR, *item)), EOS)
 

@@ -1,4 +1,4 @@
-"""Groups of episodes that accuracy is reported on: by number of arguments, and those that are new up to names."""
+"""The groups of episodes in accuracy reports: by number of arguments, and those that are new up to names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def kind(episode: Episode) -> str:
 
 
 def groups(episodes: Sequence[Episode], trained: Sequence[Episode]) -> Mapping[str, Sequence[bool]]:
-    """Each kind of question; with training episodes given, also those that are not among them under other names."""
+    """Each kind of question. With training episodes, also the questions that are not among them under other names."""
     found = {name: [kind(episode) == name for episode in episodes] for name in KINDS}
     if trained:
         seen = set(map(canonical, trained))
@@ -28,7 +28,7 @@ def groups(episodes: Sequence[Episode], trained: Sequence[Episode]) -> Mapping[s
 
 
 def rivals(episode: Episode) -> tuple[str, ...]:
-    """For each token of the answer, the colour of the argument that was not chosen; itself, where nothing was."""
+    """For each token of the answer the other argument's colour; the token itself where there is one argument."""
     if not episode.has_two_arguments:
         return episode.answer
     colour_of = {primitive.symbol: primitive.colour for primitive in episode.primitives}

@@ -28,11 +28,11 @@ class Grammar:
     arities: tuple[int, ...] = (1, 2)
     length: Range = (1, 5)
     listed: Range = (1, 1)  # primitives that the question lists when the episode has no functions (a curriculum)
-    disjoint: bool = False  # ask about arguments that the function's demonstrations do not show, where possible
+    disjoint: bool = False  # where possible, ask about arguments that the function's demonstrations do not show
     repeats: bool = False  # a call may take the same argument twice: `A S A`
-    independent: bool = False  # what is shown and what is asked are drawn apart: the question may stand in the support
+    independent: bool = False  # the question is drawn independently of the support, and may be part of it
     templates: tuple[str, ...] = ()  # the functions themselves, by argument number: "21211"; random if none are given
-    unlisted: float = 0.0  # chance of each assignment (`A = red`) to be left out, where the answer stays determined
+    unlisted: float = 0.0  # chance that an assignment (`A = red`) is left out, if the answer stays determined
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
@@ -138,7 +138,7 @@ def _held_back(calls: dict[Function, list[Arguments]], count: int, grammar: Gram
 
 
 def _apart(calls: dict[Function, list[Arguments]], count: int, grammar: Grammar, dice: Dice) -> Drawn:
-    """Calls to show and a call to ask, each drawn from all that there are."""
+    """Calls to show and a call to ask, drawn independently of each other."""
     every = [(function, arguments) for function, those in calls.items() for arguments in those]
     shown = dice.sample(every, min(count, len(every)))
     if not grammar.disjoint:
@@ -149,7 +149,7 @@ def _apart(calls: dict[Function, list[Arguments]], count: int, grammar: Grammar,
 
 
 def _leave_out(episode: Episode, chance: float, dice: Dice) -> Episode:
-    """The episode without some of its assignments: colours must be tied to symbols inside demonstrations."""
+    """The episode without some of its assignments, which must then be inferred from the demonstrations."""
     for item in dice.shuffled(episode.primitives):
         less = replace(episode, support=tuple(other for other in episode.support if other != item))
         if dice.below(1_000) < 1_000 * chance and is_determined(less):

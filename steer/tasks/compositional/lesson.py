@@ -1,4 +1,4 @@
-"""What a stage of training may say about its episodes: from where they come, what is asked, how they are written."""
+"""The keys of a training stage for its episodes: where they come from, what is asked, how they are written."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Questions(Strict):
-    """What is asked about one episode at one visit. The paper's text: one composition. MLC: all of them."""
+    """The questions about one episode at one visit. The paper asks one composition, MLC all of them."""
 
     compositions: Annotated[int, Field(ge=0, description="unseen calls of the support's functions")] = 1
     primitives: Annotated[int, Field(ge=0, description="bare symbols (`A` -> its colour)")] = 0
@@ -40,14 +40,14 @@ class Writing(Strict):
     ] = 0.0
     order: Annotated[
         Literal["as drawn", "last", "aligned"],
-        Field(description="last: demonstrations after all primitives; aligned: those of its arguments first, too"),
+        Field(description="last: demonstrations after all primitives; aligned: also, its arguments' primitives first"),
     ] = "as drawn"
 
 
 class CompositionalLesson(Lesson):
     episodes: Annotated[
         Literal["split"] | Count,
-        Field(description="'split': the 10,000 training episodes; a number: so many fresh ones each epoch"),
+        Field(description="'split': the 10,000 training episodes; a number: that many new ones each epoch"),
     ] = "split"
     grammars: Annotated[
         tuple[Grammar, ...],
@@ -56,7 +56,7 @@ class CompositionalLesson(Lesson):
     ] = (PAPER,)
     questions: Questions = Questions()
     writing: Writing = Writing()
-    relabel: Annotated[bool, Field(description="rename symbols and colours afresh at each visit")] = False
+    relabel: Annotated[bool, Field(description="rename symbols and colours at each visit")] = False
     reshuffle: Annotated[bool, Field(description="put the support in another order at each visit")] = False
 
     @property

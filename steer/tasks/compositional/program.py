@@ -1,9 +1,9 @@
 """The paper's Algorithm 1, executed.
 
 `solve` answers an episode from its prompt alone and returns every intermediate variable. They are the labels of
-the figures (index-in-question, relative-index-on-LHS) and the prediction that steering is held to: `answer_with`
-runs the last step of the algorithm under indices of the caller's choice. What the support says, primitives that it
-never assigns included, is worked out by `understand`.
+the figures (index-in-question, relative-index-on-LHS), and they predict what steering should do: `answer_with` runs
+the last step of the algorithm with indices that the caller gives. `understand` works out what the support says,
+including primitives that it never assigns.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ def place_of(slot: int) -> int:
 
 @dataclass
 class Understood:
-    """What a support says, as far as it determines it."""
+    """Everything that a support determines."""
 
     colours: dict[str, str] = field(default_factory=dict)  # by symbol
     templates: dict[FunctionKey, Template] = field(default_factory=dict)
     lengths: dict[FunctionKey, int] = field(default_factory=dict)  # all that `A S A = red red` says about S
 
     def learn(self, shown: Demonstration) -> bool:
-        """Take from a demonstration what it says, given what is known; is there anything new?"""
+        """Learn from a demonstration, given what is known. Returns whether anything was new."""
         before = len(self.colours), len(self.templates), len(self.lengths)
         arguments, function = shown.call.arguments, key_of(shown.call)
         self.lengths.setdefault(function, len(shown.output))
@@ -79,7 +79,7 @@ class Understood:
 
 
 def understand(episode: Episode) -> Understood:
-    """Everything that follows from the support, one demonstration explaining another until nothing new comes."""
+    """Everything that follows from the support: demonstrations are used again until nothing new follows."""
     found = Understood({p.symbol: p.colour for p in episode.primitives})
     while any(found.learn(shown) for shown in episode.demonstrations):
         pass
@@ -145,7 +145,7 @@ def _relative_index(question: Call, support: Understood) -> tuple[int, ...]:
 
 
 def _check(episode: Episode, support: Understood) -> None:
-    """Assignments and demonstrations that contradict each other; an episode drawn from a grammar has none."""
+    """Raise if assignments and demonstrations contradict each other."""
     colours, faults = support.colours, []
     listed = [p.symbol for p in episode.primitives]
     if len(set(listed)) < len(listed) or len(set(colours.values())) < len(colours):
@@ -153,7 +153,7 @@ def _check(episode: Episode, support: Understood) -> None:
     for shown in episode.demonstrations:
         arguments, text = shown.call.arguments, " ".join(shown.tokens)
         if all(a in colours for a in arguments) and not set(shown.output) <= {colours[a] for a in arguments}:
-            faults.append(f"prompt: '{text}' has a colour that is none of its arguments'")
+            faults.append(f"prompt: '{text}' has a colour that none of its arguments has")
         elif not _agrees(shown, support):
             faults.append(f"prompt: the support contradicts itself about '{' '.join(shown.call.tokens)}'")
     if faults:
@@ -161,7 +161,7 @@ def _check(episode: Episode, support: Understood) -> None:
 
 
 def _agrees(shown: Demonstration, support: Understood) -> bool:
-    """Is a demonstration what the support makes of its call?"""
+    """Does a demonstration show what the support says about its call?"""
     function, arguments = key_of(shown.call), shown.call.arguments
     if len(shown.output) != support.lengths[function]:
         return False

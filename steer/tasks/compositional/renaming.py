@@ -1,7 +1,7 @@
-"""Episodes that are the same but for names: of symbols, of colours, and for the order of the support.
+"""Episodes that differ only in the names of symbols and colours and in the order of the support.
 
 Every primitive has a colour of its own, so a colour is named by its primitive. The question's symbols are named by
-their places; the others in every possible way, of which the least form stands for all.
+their places; the others in every possible way, and the smallest of the forms represents them all.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Form: TypeAlias = tuple[tuple[str, ...], ...]
 
 
 def canonical(episode: Episode) -> Form:
-    """The same for two episodes exactly when a renaming and reordering makes one of the other."""
+    """A form that two episodes share exactly when renaming and reordering turns one into the other."""
     return min(_form(episode, names) for names in _namings(episode))
 
 

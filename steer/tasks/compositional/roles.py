@@ -1,7 +1,7 @@
 """What Algorithm 1 says should be attended to: for each role, which places look at which.
 
 A place is an index into the prompt (or, for a role that looks from the answer, into the answer with its start token).
-Only places with something to look at are listed: a support symbol that the question does not hold has no copy there.
+Only places with something to look at are listed: a support symbol that is not in the question is left out.
 """
 
 from __future__ import annotations

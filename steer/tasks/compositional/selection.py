@@ -1,4 +1,4 @@
-"""Which episodes a recipe means: its `episodes:`, and the episodes that fit."""
+"""Which episodes a recipe uses: the keys under its `episodes:`, and the episodes that match them."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ class Episodes(Selection):
         SplitName | Literal["strict", "long"],
         Field(description="strict: questions that must be composed; long: with ten demonstrations (see `steer eval`)"),
     ] = "test"
-    arity: Annotated[Literal[1, 2] | None, Field(description="only questions of so many arguments")] = None
+    arity: Annotated[Literal[1, 2] | None, Field(description="only questions with this number of arguments")] = None
     length: Annotated[
         tuple[int, int] | None,
         AfterValidator(_from_least_to_most),
-        Field(description="only answers of so many colours, [least, most]"),
+        Field(description="only answers with this number of colours, [least, most]"),
     ] = None
     functions: Annotated[
         tuple[int, int] | None,
         AfterValidator(_from_least_to_most),
-        Field(description="only supports of so many functions, [least, most]"),
+        Field(description="only supports with this number of functions, [least, most]"),
     ] = None
     overlap: Annotated[
         bool | None, Field(description="only questions that share an argument with a demonstration, or that share none")
@@ -53,12 +53,12 @@ class Episodes(Selection):
 
 
 def select(wanted: Episodes, data_seed: int, variable: str | None = None) -> list[Episode]:
-    """Those episodes of the split that a recipe means."""
+    """The episodes of the split that match; with a variable, only those in which it can be changed."""
     return choose(wanted, _everything(wanted.split, data_seed), variable)
 
 
 def choose(wanted: Episodes, everything: Sequence[Episode], variable: str | None = None) -> list[Episode]:
-    """The episodes that pass the filters (and in which a variable can be changed), as many as asked for."""
+    """At most `wanted.count` episodes that pass the filters (and in which a variable can be changed)."""
     matching = [episode for episode in everything if _fits(episode, wanted)]
     if not matching:
         raise _no_match(wanted, everything)
@@ -75,7 +75,7 @@ def choose(wanted: Episodes, everything: Sequence[Episode], variable: str | None
 
 
 def _no_match(wanted: Episodes, everything: Sequence[Episode]) -> KeyedError:
-    """At the filter that nothing passes; at all of them, if only together they leave nothing."""
+    """A fault at the filter that no episode passes, or at all filters if only together they leave nothing."""
     filters = wanted.model_dump(exclude_defaults=True, exclude={"split", "count", "seed"})
     text = ", ".join(f"{key} {value}" for key, value in filters.items())
     empty = [
@@ -93,14 +93,15 @@ def _everything(split: str, data_seed: int) -> Sequence[Episode]:
 
 
 def _fits(episode: Episode, wanted: Episodes) -> bool:
+    """Does an episode pass every filter that is set? (Thousands are tried: filters that are not set cost nothing.)"""
     return (
         wanted.arity in (None, len(episode.question.arguments))
-        and _within(len(episode.answer), wanted.length)
-        and _within(function_count(episode), wanted.functions)
-        and wanted.overlap in (None, shares_argument(episode))
-        and wanted.repeated in (None, repeats_argument(episode))
+        and (wanted.length is None or _within(len(episode.answer), wanted.length))
+        and (wanted.functions is None or _within(function_count(episode), wanted.functions))
+        and (wanted.overlap is None or wanted.overlap == shares_argument(episode))
+        and (wanted.repeated is None or wanted.repeated == repeats_argument(episode))
     )
 
 
-def _within(count: int, ends: tuple[int, int] | None) -> bool:
-    return ends is None or ends[0] <= count <= ends[1]
+def _within(count: int, ends: tuple[int, int]) -> bool:
+    return ends[0] <= count <= ends[1]

@@ -1,9 +1,9 @@
 """Questions that must be composed: fixed sets of episodes, each of one kind.
 
-In the paper's grammar most questions share an argument with a demonstration of their function, and that opens a
-shortcut. Here a question is *disjoint* where it shares none; other slices have many functions, a repeated argument, or
-the long supports of the authors' test episodes. All ask two arguments. They are drawn outside
-the three splits, and training keeps out of them as it keeps out of the test episodes.
+In the paper's grammar most questions share an argument with a demonstration of their function, which opens a
+shortcut. A *disjoint* question shares none. Other slices have many functions, a repeated argument, or the long supports
+of the authors' test episodes. All questions have two arguments. Slices share nothing with the three splits, and
+training avoids them as it avoids the test episodes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _says_both(episode: Episode) -> bool:
 
 @dataclass(frozen=True)
 class Slice:
-    """A grammar, and which of its episodes belong."""
+    """A grammar, and which of its episodes belong to the slice."""
 
     words: str
     grammar: Grammar
@@ -92,7 +92,7 @@ def make_slices(seed: int = 0) -> Mapping[str, tuple[Episode, ...]]:
 
 @lru_cache(maxsize=4 * len(SLICES))
 def make_slice(name: str, seed: int = 0) -> tuple[Episode, ...]:
-    """One slice; it needs all splits, training episodes included, which it shares nothing with."""
+    """The episodes of one slice. Drawing them needs all splits, because they share nothing with them."""
     part, dice, known = SLICES[name], Dice(seed, "slice", name), _known(seed)
     found: list[Episode] = []
     while len(found) < COUNT:
@@ -110,6 +110,6 @@ def _known(seed: int) -> frozenset[Conjunction]:
 
 @lru_cache(maxsize=4)
 def held_out(seed: int = 0) -> frozenset[Conjunction]:
-    """What nothing trained on may share: the conjunctions of validation, test and every slice."""
+    """The conjunctions of validation, test and every slice, which training must not use."""
     slices = conjunctions(episode for part in make_slices(seed).values() for episode in part)
     return make_splits(seed).held_out | slices

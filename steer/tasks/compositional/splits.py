@@ -1,9 +1,9 @@
-"""The fixed sets of episodes: 10,000 to train on, 500 to watch training by, 2,000 held out.
+"""The fixed sets of episodes: 10,000 for training, 500 for validation, 2,000 held out.
 
 What must not be shared between training and the other two is an episode's *conjunction*: the whole of its primitive
-and function assignments (the paper's criterion). The held-out sets are drawn first and everything trained on,
-relabelled and curriculum episodes included, is checked against `Splits.held_out`. A set is drawn as far as it is asked
-for: the first test episodes cost nothing else, the first training episode needs all that is held out.
+and function assignments (the paper's criterion). The held-out sets are drawn first, and every training episode,
+relabelled and curriculum episodes included, is checked against `Splits.held_out`. Episodes are drawn when they are
+used: the first test episode needs nothing else, the first training episode needs all held-out ones.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def conjunctions(episodes: Iterable[Episode]) -> frozenset[Conjunction]:
 
 
 class Drawn(Sequence[T]):
-    """So many episodes of a stream, each drawn when it is first asked for."""
+    """A sequence of `size` things, each made when it is first used."""
 
     def __init__(self, size: int, make: Callable[[], T]) -> None:
         self._size, self._make = size, make
@@ -68,7 +68,7 @@ class Splits:
 
     @cached_property
     def held_out(self) -> frozenset[Conjunction]:
-        """Of validation and test."""
+        """The conjunctions of validation and test."""
         return conjunctions(self.test) | conjunctions(self.validation)
 
 
@@ -84,7 +84,7 @@ def make_splits(seed: int = 0, grammar: Grammar = PAPER) -> Splits:
 def _drawn(
     name: SplitName, seed: int, grammar: Grammar, held_out: Callable[[], AbstractSet[Conjunction]]
 ) -> Drawn[Episode]:
-    """One set, outside of what is held out when its first episode is drawn."""
+    """One set, drawn outside of `held_out`, which is computed when its first episode is drawn."""
     dice, known = Dice(seed, name), cache(held_out)
     return Drawn(SIZES[name], lambda: draw_outside(known(), lambda: draw(grammar, dice)))
 

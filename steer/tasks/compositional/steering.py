@@ -1,4 +1,4 @@
-"""What can be changed in an episode, and where the circuit's roles say that a model holds it."""
+"""The variables that can be changed in an episode, and at which heads, by role, a model can be changed."""
 
 from __future__ import annotations
 

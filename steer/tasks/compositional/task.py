@@ -1,4 +1,4 @@
-"""The task as the rest of the package sees it. This file only says which function answers which question."""
+"""The task as the rest of the package sees it. This file only connects the methods of a task to their functions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from steer.base.errors import SteerError
 from steer.tasks.compositional import counterparts, evaluation
 from steer.tasks.compositional.curriculum import epoch_batches, material
-from steer.tasks.compositional.episode import Episode
+from steer.tasks.compositional.episode import ARGUMENTS, Episode
 from steer.tasks.compositional.grammar import PAPER
 from steer.tasks.compositional.labels import LABEL_TITLES, LABELS, labelled_tokens
 from steer.tasks.compositional.lesson import CompositionalLesson
@@ -31,9 +31,13 @@ class Compositional(TaskOf[Episode, Episodes]):
     roles = LOOKS
     output_role = "output"
     variables = counterparts.VARIABLES
+    span_names = (*ARGUMENTS, "function")
     labels = LABELS
     label_titles = LABEL_TITLES
-    labels_text = "of assignments (A = red) whose symbol is asked about: A or red; or the decoder's steps"
+    labels_text = (
+        "of assignments (A = red) whose symbol is asked about: A (symbols) or red (colours); the question's own "
+        "arguments; all copies of their colours; or the steps of the answer"
+    )
     exchange, needed, handles, carriers = EXCHANGE, NEEDED, HANDLES, CARRIERS
     notes = evaluation.NOTES
     lesson: ClassVar[type[Lesson]] = CompositionalLesson
@@ -96,7 +100,7 @@ class Compositional(TaskOf[Episode, Episodes]):
         if variable != INDEX:
             raise SteerError(f"--swap exchanges the {INDEX}; give --change {variable} without it")
         arguments = example.question.arguments
-        if not example.has_two_arguments or {symbol.upper() for symbol in named} != set(arguments):
+        if not example.has_two_arguments or set(map(str.upper, named)) != set(map(str.upper, arguments)):
             asked = " and ".join(arguments) if example.has_two_arguments else "only one argument"
             raise SteerError(f"--swap {' '.join(named)}: the question has {asked}")
 

@@ -1,7 +1,7 @@
-"""Files of other tools, by name: their columns as ours. Columns that say nothing to us are left alone.
+"""Formats of other tools: their columns as ours. Columns that we do not use are ignored.
 
 `eap-ig`: EAP-IG's CSV. `auto-circuit`: its JSON. `mib`: MIB's data with counterfactual columns. `causalab`: its tables.
-A counterpart has an answer only where the file says which.
+A counterpart has an answer only if the file states it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _need(row: Row, *columns: str) -> list[Any]:
     missing = [column for column in columns if row.get(column) is None]
     if missing:
         close = nearest(missing[0], row)
-        hint = f"did you mean {close[0]!r} to be it?" if close else f"there are: {', '.join(map(str, row)) or 'none'}"
+        hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(map(str, row)) or 'none'}"
         raise SteerError(f"has no column {missing[0]!r}; {hint}")
     return [row[column] for column in columns]
 
@@ -38,7 +38,7 @@ def _eap_ig(row: Row) -> dict[str, Any]:
     others = {name: row[name] for name in ("corrupted", "corrupted_hard") if row.get(name)}
     made = {"prompt": clean, "counterparts": {name: {"prompt": text} for name, text in others.items()}}
     if row.get("label") is not None:
-        return made | {"answer": row["label"]}
+        return made | {"answer": str(row["label"])}  # a text, also where it is a year
     right, wrong = _need(row, "correct_idx", "incorrect_idx")
     return made | {"answer": _number(right), "wrong": [_number(wrong)]}
 
@@ -83,7 +83,7 @@ def _chosen(row: Row) -> tuple[Any, list[Any]]:
     if isinstance(key, int) and 0 <= key < len(labels):
         key = labels[key]
     if key not in labels:
-        raise SteerError(f"answerKey: {key!r:.40} is none of the choices")
+        raise SteerError(f"answerKey: {key!r:.40} is not among the choices")
     return key, [label for label in labels if label != key]
 
 

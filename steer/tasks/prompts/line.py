@@ -1,4 +1,4 @@
-"""One example as a file holds it: text, and ranges of its characters. Bound to no tokenizer."""
+"""One example as it stands in a file: text, and ranges of its characters. It depends on no tokenizer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Text: TypeAlias = Annotated[str, Field(min_length=1, max_length=1_000_000)]
 
 
 def _text_or_id(value: object) -> object:
-    """One message for whatever else it is."""
+    """Refuse everything else, with one message."""
     if (isinstance(value, str) and value) or (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
         return value
     raise ValueError("must be a text, or the id of one token")
@@ -23,7 +23,7 @@ Range: TypeAlias = tuple[int, int]  # characters of the prompt, from the first u
 
 
 class Pair(Strict):
-    """A prompt and its answer, where it is known: a prompt without one can lend its activations, but not be scored."""
+    """A prompt and, if it is known, its answer. A prompt without one can lend its activations, but cannot be scored."""
 
     prompt: Text
     answer: Said | None = None
@@ -32,7 +32,7 @@ class Pair(Strict):
 class Line(Strict):
     prompt: Text
     answer: Said
-    wrong: Annotated[tuple[Said, ...], Field(description="answers that the right one is held against")] = ()
+    wrong: Annotated[tuple[Said, ...], Field(description="wrong answers, with which the right one is compared")] = ()
     counterparts: Annotated[
         dict[str, Pair], Field(description="by name: the prompt with one thing changed", default_factory=dict)
     ]
@@ -61,5 +61,5 @@ class Line(Strict):
     def _of_spans(cls, labels: dict[str, str | int], info: ValidationInfo) -> dict[str, str | int]:
         strays = sorted(set(labels) - set(info.data.get("spans", labels)))
         if strays:
-            raise ValueError(f"{strays[0]!r} is no span of this line")
+            raise ValueError(f"{strays[0]!r} is not a span of this line")
         return labels

@@ -44,9 +44,9 @@ def read_lines(path: Path, form: FormatName = "steer") -> tuple[dict[str, Line],
 
 
 def check(faults: list[str]) -> None:
-    """Raise if there are any: the first ones, and how many more."""
+    """Raise if there are faults: with the first ones, and how many more there are."""
     if faults:
-        more = [f"… and {len(faults) - SHOWN:,} faults more"] if len(faults) > SHOWN else []
+        more = [f"… and {len(faults) - SHOWN:,} more faults"] if len(faults) > SHOWN else []
         raise ConfigError(*faults[:SHOWN], *more)
 
 
@@ -97,11 +97,11 @@ def _parsed(place: str, text: str) -> Any:
         return ConfigError(*(f"{place}: {fault}" for fault in error.faults))
     except (ValueError, RecursionError) as error:
         column = f" (column {error.colno}: {error.msg})" if isinstance(error, json.JSONDecodeError) else ""
-        return ConfigError(f"{place}: is no JSON{column}")
+        return ConfigError(f"{place}: is not valid JSON{column}")
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object whose keys stand there once each: of two, JSON would silently take the last."""
+    """An object, each of whose keys must be given once: of two, JSON would silently take the last."""
     made = dict(pairs)
     if len(made) < len(pairs):
         keys = [key for key, _ in pairs]
@@ -111,7 +111,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_number(text: str) -> Any:
-    raise SteerError(f"{text} is no number")
+    raise SteerError(f"{text} is not a number")
 
 
 def _json(path: Path, text: str) -> Iterator[Placed]:
@@ -136,7 +136,7 @@ def _csv(path: Path, text: str) -> Iterator[Placed]:
             elif any(row):
                 yield place, _unpacked(place, zip(columns, row, strict=False))
     except csv.Error as error:
-        yield "", ConfigError(f"{path}:{rows.line_num}: is no CSV ({error})")
+        yield "", ConfigError(f"{path}:{rows.line_num}: is not valid CSV ({error})")
 
 
 def _parquet(path: Path) -> Iterator[Placed]:

@@ -1,4 +1,4 @@
-"""The task that a file of prompts is: text cut into tokens by one model's tokenizer, then a task like any other.
+"""A file of prompts as a task: its texts are cut into tokens by one model's tokenizer.
 
 Variables are the names of the counterparts, labels are spans with a value, alternatives are the wrong answers. The same
 file bound to another tokenizer is another task; the file itself knows no model.
@@ -20,7 +20,7 @@ from steer.tasks.prompts.formats import FormatName
 from steer.tasks.prompts.line import Line, Said
 from steer.tasks.prompts.read import check, read_lines
 from steer.tasks.task import PROMPT, Place, Selection, Spans, TaskOf, Tokens
-from steer.tasks.text import Tokenizer, covered
+from steer.tasks.text import Tokenizer, covered, cuts
 
 ALL = "all"  # every line, whatever its split
 
@@ -54,13 +54,15 @@ class Bound:
 
     example: Prompt
     wrong: tuple[Tokens, ...]
-    counterparts: Mapping[str, Prompt]  # with an empty answer where none is known
+    counterparts: Mapping[str, Prompt]  # with an empty answer where none is known; with the example's own spans
     labels: Mapping[str, str]
     split: str
+    place: str = ""  # file and line
+    cut: frozenset[str] = frozenset()  # spans that begin or end within a token
 
 
 class Prompts(TaskOf[Prompt, Lines]):
-    """The lines of a file. Without a file it is only a name: a model that was trained on no task of ours."""
+    """The task of a file's lines. Without a file it is the task of models that were trained on none of ours."""
 
     name = "prompts"
     tokens = ()
@@ -68,13 +70,18 @@ class Prompts(TaskOf[Prompt, Lines]):
     splits: Tokens = (ALL,)
     selection = Lines
 
-    def __init__(self, bound: Sequence[Bound] = (), source: Any = "", fingerprint: str = "") -> None:
-        self.bound, self.source, self.fingerprint = tuple(bound), source, fingerprint
+    def __init__(
+        self, bound: Sequence[Bound] = (), source: Any = "", fingerprint: str = "", tokenizer: Tokenizer | None = None
+    ) -> None:
+        """`tokenizer`: to read typed prompts with."""
+        self.bound, self.source, self.fingerprint, self.tokenizer = tuple(bound), source, fingerprint, tokenizer
+        self.said: frozenset[str] = frozenset()
         if not bound:
             return
         self.longest_answer = max(len(answer) for one in bound for answer in _answers(one))
         self.splits = tuple(dict.fromkeys([ALL, *(one.split for one in bound if one.split)]))
         self.variables = tuple(dict.fromkeys(name for one in bound for name in one.counterparts))
+        self.span_names = tuple(dict.fromkeys(name for one in bound for name in one.example.spans))
         self.values = {span: _numbered([one.labels.get(span) for one in bound]) for one in bound for span in one.labels}
         self.labels = {span: {span: PROMPT} for span in self.values}
         self.said = frozenset(token for one in bound for answer in _answers(one) for token in answer)
@@ -88,17 +95,17 @@ class Prompts(TaskOf[Prompt, Lines]):
 
     def examples(self, wanted: Lines, seed: int, variable: str | None = None) -> Sequence[Prompt]:
         found = self.split(wanted.split, seed)
-        if variable is not None:
-            found = [example for example in found if self.counterpart(example, variable) is not None]
         if not found:
-            why = (
-                f"have a counterpart {variable!r} with an answer" if variable else f"are of the split {wanted.split!r}"
-            )
-            raise KeyedError([((), f"no lines of {self.source} {why}")])
+            raise KeyedError([((), f"no lines of {self.source} are of the split {wanted.split!r}")])
         if wanted.count < len(found):
             chosen = Dice(wanted.seed, "select").sample(range(len(found)), wanted.count)
             found = [found[row] for row in sorted(chosen)]
         return found
+
+    def parse(self, text: str) -> Prompt:
+        if self.tokenizer is None:
+            return super().parse(text)
+        return _tokens(text, None, 0, self.tokenizer)
 
     def counts(self, token: str) -> bool:
         """Every token of an answer does."""
@@ -111,16 +118,28 @@ class Prompts(TaskOf[Prompt, Lines]):
         firsts = [answer[0] for answer in others] or [other.example.answer[0] for other in self.bound]
         return tuple(dict.fromkeys(firsts))
 
+    def wrong(self, example: Prompt) -> Sequence[Tokens]:
+        return self.bound[example.line].wrong
+
+    def cut_spans(self, example: Prompt) -> frozenset[str]:
+        return self.bound[example.line].cut
+
+    def place(self, example: Prompt) -> str:
+        return self.bound[example.line].place
+
     def counterpart(self, example: Prompt, variable: str) -> Prompt | None:
-        other = self.bound[example.line].counterparts.get(variable)
+        other = self.lender(example, variable)
         return other if other is not None and other.answer else None
 
+    def lender(self, example: Prompt, variable: str) -> Prompt | None:
+        return self.bound[example.line].counterparts.get(variable)
+
     def why_fixed(self, example: Prompt, variable: str) -> str:
-        return f"line {example.line + 1} has no counterpart {variable!r} with an answer"
+        return f"{self.place(example)} has no counterpart {variable!r} with an answer"
 
     def keeps_length(self, variable: str) -> bool:
         pairs = [(one.example, one.counterparts[variable]) for one in self.bound if variable in one.counterparts]
-        return all(len(one.answer) == len(other.answer) for one, other in pairs)
+        return all(len(one.answer) == len(other.answer) for one, other in pairs if other.answer)
 
     def labelled(self, example: Prompt, label: str, tokens: str) -> Sequence[tuple[Place, int]]:
         value = self.bound[example.line].labels.get(label)
@@ -146,14 +165,14 @@ def read_prompts(path: Path, form: FormatName, tokenizer: Tokenizer, source: Any
     faults: list[str] = []
     for place, line in lines.items():
         try:
-            bound.append(_bind(line, len(bound), tokenizer))
+            bound.append(_bind(line, len(bound), tokenizer, place))
         except SteerError as error:
             faults += [f"{place}: {fault}" for fault in error.faults]
     check(faults)
-    return Prompts(bound, source, hashlib.sha256(form.encode() + b"\n" + data).hexdigest())
+    return Prompts(bound, source, hashlib.sha256(form.encode() + b"\n" + data).hexdigest(), tokenizer)
 
 
-def _bind(line: Line, number: int, tokenizer: Tokenizer) -> Bound:
+def _bind(line: Line, number: int, tokenizer: Tokenizer, place: str) -> Bound:
     example = _tokens(line.prompt, line.answer, number, tokenizer)
     pieces = tokenizer.prompt(line.prompt)
     spans = {name: covered(pieces, *ends) for name, ends in line.spans.items()}
@@ -161,11 +180,15 @@ def _bind(line: Line, number: int, tokenizer: Tokenizer) -> Bound:
         if not places:
             raise SteerError(f"spans: {name!r} holds no token of the prompt")
     counterparts = {
-        name: _tokens(pair.prompt, pair.answer, number, tokenizer) for name, pair in line.counterparts.items()
+        name: replace(_tokens(pair.prompt, pair.answer, number, tokenizer), spans=spans)
+        for name, pair in line.counterparts.items()
     }
     labels = {span: str(value) for span, value in line.labels.items()}
     wrong = tuple(_said(line.prompt, answer, tokenizer) for answer in line.wrong)
-    return Bound(replace(example, spans=spans), wrong, counterparts, labels, line.split)
+    if example.answer in wrong:
+        raise SteerError(f"wrong: {' '.join(example.answer)!r} is the answer itself")
+    cut = frozenset(name for name, ends in line.spans.items() if cuts(line.prompt, pieces, *ends))
+    return Bound(replace(example, spans=spans), wrong, counterparts, labels, line.split, place, cut)
 
 
 def _tokens(prompt: str, answer: Said | None, number: int, tokenizer: Tokenizer) -> Prompt:

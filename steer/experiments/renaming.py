@@ -1,4 +1,4 @@
-"""A circuit whose heads have other numbers: every name in it follows, evidence included."""
+"""A circuit with other head numbers: every name in it is changed, also in the evidence."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 from steer.anatomy.nodes import Node, Site, parse_node, parse_site
 from steer.results.circuit import Circuit
 
-Renamed = Mapping[Node, Node]  # a head as it is called -> as it will be
+Renamed = Mapping[Node, Node]  # old name of a head -> new name
 
 
 def rename_heads(circuit: Circuit, renamed: Renamed) -> Circuit:
-    """The same circuit in other numbers; members stay in the order of computation, which is by number in a block."""
+    """The circuit with renamed heads. Members stay in the order of computation; within a block they go by number."""
     content = _follow(circuit.model_dump(mode="json"), renamed)
     content["members"] = _in_order(content["members"])
     return Circuit.model_validate(content)
 
 
 def _follow(content: Any, renamed: Renamed) -> Any:
-    """Every text that is the name of a head, or of a head's port, be it a key or a value. Other words stay."""
+    """The content with every name of a head, or of a head's port, replaced, in keys and in values."""
     match content:
         case str():
             return _renamed(content, renamed)

@@ -17,11 +17,12 @@ from steer.models.checkpoint import Checkpoint
 from steer.models.plain.transformer import Attention, Transformer
 from steer.models.vocabulary import PAD, Vocabulary
 from steer.tasks.compositional.episode import Episode
-from steer.tasks.compositional.vocabulary import TOKENS
+from steer.tasks.compositional.vocabulary import COLOURS, TOKENS
 
 HEADS, D_HEAD = 8, 16
 OUTPUT_HEAD, PAIRING_HEAD = 5, 1
 BATCH = 250
+COUNTED = torch.tensor([token in COLOURS for token in TOKENS])  # the tokens of an answer that are scored
 Numbers = list[float]
 Forward = Callable[
     [Transformer, Tensor, Tensor, dict[str, Callable[[Tensor], Tensor]], Sequence[str]], dict[str, Tensor]
@@ -163,7 +164,7 @@ def attended(forward: Forward, model: Transformer, batch, values: dict[str, Tens
     query = values[f"{name}.q"][:, :, OUTPUT_HEAD]
     edits = {f"{name}.k": put(OUTPUT_HEAD, key), f"{name}.q": put(OUTPUT_HEAD, query)}
     pattern = forward(model, prompt, output, edits, [f"{name}.pattern"])[f"{name}.pattern"]
-    right, counted = attention_accuracy(pattern[:, OUTPUT_HEAD], prompt, target)
+    right, counted = attention_accuracy(pattern[:, OUTPUT_HEAD], prompt, target), COUNTED[target]
     return float((right * counted).sum()), float(counted.sum())
 
 

@@ -1,0 +1,102 @@
+"""Experiments that edit some places only: which places there are, who has none of them, which tokens stand there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from steer.anatomy.layout import Layout
+from steer.anatomy.nodes import parse_site
+from steer.base.errors import KeyedError
+from steer.models.places import task_sequence, there
+from steer.plan.plan import EACH, Plan, Spot
+from steer.results.details import PlaceTokens
+from steer.tasks.task import PROMPT, Example, Task
+
+DIFFERENT, START = "…", "start"  # tokens that are not the same in all examples; what a decoder begins with
+
+
+class Spread:
+    """How many places the sequences of a model have in some examples."""
+
+    def __init__(self, examples: Sequence[Example], layout: Layout) -> None:
+        said = [len(example.answer) + 1 for example in examples]  # the start, and what was said before each step
+        asked = [len(example.prompt) for example in examples]
+        counts = {layout.answer: said} | {layout.prompt: asked}  # one sequence for both has the prompt's places
+        self.shortest = {sequence: min(lengths) for sequence, lengths in counts.items()}
+        self.longest = {sequence: max(lengths) for sequence, lengths in counts.items()}
+        self.layout = layout
+
+    def warning(self, plan: Plan) -> str:
+        """What `each` place leaves out: a number is of places that every example has."""
+        edits = [edit for run in plan.runs for edit in run.edits if EACH in edit.places]
+        sequences = dict.fromkeys(self.layout.sequence(edit.site) for edit in edits)
+        uneven = [one for one in sequences if self.shortest[one] < self.longest[one]]
+        return "; ".join(
+            f"examples have {self.shortest[one]} to {self.longest[one]} places ({one}): "
+            f"each of the first {self.shortest[one]} was patched"
+            for one in uneven
+        )
+
+
+def place_warnings(plan: Plan, lengths: Mapping[str, int], layout: Layout) -> dict[str, str]:
+    """Conditions whose edits name places that no sequence has. Where none of them is there, nothing was edited."""
+    warnings, earlier = {}, ""  # the first link of a chain has the places, the last one the condition
+    for run in plan.runs:
+        edits = [edit for edit in run.edits if edit.places]
+        beyond = {
+            place
+            for edit in edits
+            for place in edit.places
+            if isinstance(place, int) and place > lengths[layout.sequence(edit.site)]
+        }
+        if edits and all(place in beyond for edit in edits for place in edit.places):
+            first = min(beyond)
+            key = ("places", edits[0].places.index(first))
+            raise KeyedError([(key, f"no sequence has a place {first}: {run.name!r} would edit nothing")])
+        text = f"no sequence has a place {', '.join(map(str, sorted(beyond)))}" if beyond else earlier
+        if text and run.condition:
+            warnings[run.condition] = text
+        earlier = "" if run.condition else text
+    return warnings
+
+
+def missing_place(plan: Plan, layout: Layout) -> Callable[[Example], str]:
+    """What an example lacks of the places that a plan edits by name, or one after the other; empty if nothing."""
+    wanted: dict[tuple[str, Spot], None] = {}
+    for run in plan.runs:
+        for edit in run.edits:
+            named = [place for place in edit.places if place != EACH and (run.place or isinstance(place, str))]
+            wanted |= dict.fromkeys((task_sequence(layout, edit.site), place) for place in named)
+
+    def missing(example: Example) -> str:
+        lacking = [place for sequence, place in wanted if not there(example, sequence, [place])]
+        return f"without place {lacking[0]!r}" if lacking else ""
+
+    return missing
+
+
+def cut_warning(names: Iterable[str], task: Task, examples: Sequence[Example]) -> str:
+    """Of these spans those that begin or end within a token of some example."""
+    counts = {name: sum(name in task.cut_spans(example) for example in examples) for name in dict.fromkeys(names)}
+    told = [f"{name!r} in {count} of {len(examples)} examples" for name, count in counts.items() if count]
+    return f"spans that cut a token: {', '.join(told)}" if told else ""
+
+
+def place_tokens(plan: Plan, examples: Sequence[Example], layout: Layout) -> list[PlaceTokens]:
+    """The tokens at the places that are patched one by one, for whoever draws them."""
+    places: dict[str, dict[str, int]] = {}  # sequence -> site -> its last place
+    for run in plan.runs:
+        if run.place.isdecimal():
+            mine = places.setdefault(task_sequence(layout, parse_site(run.site)), {})
+            mine[run.site] = max(mine.get(run.site, 0), int(run.place))
+    return [
+        PlaceTokens(tuple(sites), tuple(_token(examples, sequence, n) for n in range(max(sites.values()))))
+        for sequence, sites in places.items()
+    ]
+
+
+def _token(examples: Sequence[Example], sequence: str, place: int) -> str:
+    """What stands at a place, from 0, where it is the same in all examples that have it."""
+    texts = [example.prompt if sequence == PROMPT else (START, *example.answer) for example in examples]
+    found = {text[place] for text in texts if len(text) > place}
+    return found.pop() if len(found) == 1 else DIFFERENT

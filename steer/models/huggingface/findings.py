@@ -1,0 +1,57 @@
+"""What the doctor finds: a check, the largest difference, what is allowed, and where."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Finding:
+    check: str
+    words: str  # what was checked
+    difference: float  # the largest, as a part of the value's own spread; of effects, the least
+    tolerance: float
+    place: str = ""  # where it is largest; of steps, the first that parts
+    is_effect: bool = False  # must be more than the tolerance, not less
+    of: int = 0  # how many things were compared
+
+    @property
+    def ok(self) -> bool:
+        return self.difference > self.tolerance if self.is_effect else self.difference <= self.tolerance
+
+
+class Worst:
+    """The largest difference so far, where it was, and the first place beyond the tolerance."""
+
+    def __init__(self, tolerance: float) -> None:
+        self.tolerance, self.count = tolerance, 0
+        self.largest, self.place, self.first = 0.0, "", ""
+
+    def see(self, place: str, found: Tensor, wanted: Tensor, real: Tensor | None = None) -> None:
+        """`real`: which tokens count; the values' first axes are its own."""
+        gap = difference(found, wanted, real)
+        self.count += 1
+        if gap > self.largest:
+            self.largest, self.place = gap, place
+        if gap > self.tolerance and not self.first:
+            self.first = place
+
+    def fail(self, place: str) -> None:
+        """Something is wrong that has no size."""
+        self.largest, self.first = math.inf, self.first or place
+
+    def finding(self, check: str, words: str) -> Finding:
+        return Finding(check, words, self.largest, self.tolerance, self.first or self.place, of=self.count)
+
+
+def difference(found: Tensor, wanted: Tensor, real: Tensor | None = None) -> float:
+    """The largest difference as a part of the spread of what is wanted. Another shape or a NaN is infinitely far."""
+    if found.shape != wanted.shape:
+        return math.inf
+    one, two = (value.double() if real is None else value.double()[real] for value in (found, wanted))
+    gap = (one - two).abs().max().item() if one.numel() else 0.0
+    spread = two.std(unbiased=False).item() if two.numel() else 1.0
+    return math.inf if math.isnan(gap) else gap / (spread if spread > 0 else 1.0)

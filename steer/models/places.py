@@ -1,0 +1,46 @@
+"""Where the places of a task's sequences are in a batch: by number, or by a name that an example gives to some.
+
+A site of the prompt's sequence has the prompt's places, also on a model that has prompt and answer in one; any other
+has those of the answer, the start token being the first. Names (`last`, a span's) are of places in the prompt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from steer.anatomy.layout import Layout
+from steer.anatomy.nodes import Site
+from steer.models.protocol import Batch
+from steer.tasks.task import ANSWER, PROMPT, Example, named_places
+
+
+def task_sequence(layout: Layout, site: Site) -> str:
+    """Of the task's two sequences the one whose places a site has."""
+    return PROMPT if layout.sequence(site) == layout.prompt else ANSWER
+
+
+def there(example: Example, sequence: str, spots: Sequence[int | str]) -> list[int]:
+    """The places, from 0, that these are in one example; what it does not have is left out."""
+    length = len(example.prompt) if sequence == PROMPT else len(example.answer) + 1
+    numbered = [spot - 1 for spot in spots if isinstance(spot, int) and spot <= length]
+    names = [spot for spot in spots if isinstance(spot, str) and sequence == PROMPT]
+    return [*numbered, *(place for name in names for place in named_places(example, name))]
+
+
+def chosen(layout: Layout, site: Site, spots: Sequence[int | str], batch: Batch, examples: Sequence[Example]) -> Tensor:
+    """B T: true where a site of a batch is at one of these places. `examples`: the list that the batch is of."""
+    sequence, tokens = task_sequence(layout, site), batch.tokens[layout.sequence(site)]
+    if sequence == ANSWER:  # however much has been said so far
+        columns = [spot - 1 for spot in spots if isinstance(spot, int) and spot <= tokens.shape[1]]
+        pairs = [(row, column) for row in range(len(batch.rows)) for column in columns]
+    else:
+        found = [(n, place) for n, row in enumerate(batch.rows) for place in there(examples[row], PROMPT, spots)]
+        rows = [row for row, _ in found]
+        pairs = list(zip(rows, batch.columns(PROMPT, rows, [place for _, place in found]), strict=True))
+    mask = torch.zeros_like(tokens, dtype=torch.bool)
+    if pairs:
+        mask[tuple(torch.tensor(pairs, device=mask.device).T)] = True
+    return mask

@@ -1,0 +1,283 @@
+"""Hugging Face folders through the command line: what a user types, what a user gets wrong."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from hugging import random_model
+from hugging_files import WORDS, save_model
+from safetensors.torch import load_file, save_file
+from typer.testing import CliRunner, Result
+
+from steer.commands import app
+
+LINES = [
+    {"prompt": "w5 w9 w12 w7", "answer": "w8", "counterparts": {"other": {"prompt": "w6 w9 w12 w7", "answer": "w9"}}},
+    {"prompt": "w14 w6 w40", "answer": "w33 w4"},
+]
+
+
+def steer(*arguments: object) -> Result:
+    return CliRunner().invoke(app, list(map(str, arguments)))
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("models")
+    for family in ("gpt2", "t5", "qwen3"):
+        save_model(home / family, family, random_model(family, dtype=torch.float32))
+    (home / "lines.jsonl").write_text("\n".join(map(json.dumps, LINES)))
+    return home
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def recipe(folder: Path, home: Path, family: str, **keys) -> Path:
+    path = folder / "asked.yaml"
+    given = {"checkpoint": f"hf:{home / family}", "task": str(home / "lines.jsonl"), "figure": "none"} | keys
+    path.write_text(yaml.safe_dump(given))
+    return path
+
+
+def result_of(done: Result) -> dict:
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+KEEP = {
+    "kind": "keep-only-one", "target": "2.1.k", "sources": ["dec.tok", "L1H2", "0.*"],
+    "measures": [{"name": "exact-match", "decoding": "greedy"}, {"name": "attention-mass", "heads": "2.1"}],
+}  # fmt: skip
+
+
+def test_a_recipe_with_papers_names_runs_and_says_which_weights(folders: Path, tmp_path: Path):
+    path = recipe(tmp_path, folders, "gpt2", **KEEP)
+    assert steer("validate", path).exit_code == 0
+    found = result_of(steer("run", path, "--json", "-q"))
+    assert {row["condition"] for row in found["rows"]} >= {"dec.tok", "dec-self-1.2", "dec-self-0.3"}
+    weights = found["checkpoint"]
+    from hashlib import sha256
+
+    assert weights["sha256"] == sha256((folders / "gpt2" / "model.safetensors").read_bytes()).hexdigest()
+    assert result_of(steer("run", path, "--json", "-q"))["unchanged"] is True
+
+
+def test_hooks_by_their_names_elsewhere(folders: Path, tmp_path: Path):
+    keys = {"kind": "clean", "measures": [{"name": "token-accuracy"}], "tensors": ["blocks.1.attn.hook_z"]}
+    found = result_of(steer("run", recipe(tmp_path, folders, "gpt2", **keys), "--json", "-q"))
+    tensors = load_file(Path(found["folder"]) / "tensors.safetensors")
+    assert set(tensors) == {f"clean/dec-self-1.{head}.z" for head in range(4)}
+    rotated = recipe(tmp_path, folders, "qwen3", **keys | {"tensors": ["blocks.1.attn.hook_k", "dec-self-1.2.k"]})
+    found = result_of(steer("run", rotated, "--json", "-q"))
+    tensors = load_file(Path(found["folder"]) / "tensors.safetensors")
+    assert set(tensors) == {*(f"clean/dec-self-1.{head}.k-pre" for head in range(4)), "clean/dec-self-1.2.k"}
+    turned, before = tensors["clean/dec-self-1.2.k"], tensors["clean/dec-self-1.2.k-pre"]
+    torch.testing.assert_close(turned[:, 0], before[:, 0])  # the first token is not turned
+    assert not torch.allclose(turned[:, 1], before[:, 1])
+
+
+def test_plans_are_printed_without_torch_or_transformers(folders: Path, tmp_path: Path):
+    import subprocess
+
+    program = (
+        "import sys\n"
+        "from typer.testing import CliRunner\n"
+        "from steer.commands import app\n"
+        "done = CliRunner().invoke(app, sys.argv[1:])\n"
+        "assert done.exit_code == 0, done.output\n"
+        "assert not {'torch', 'transformers', 'nnsight'} & set(sys.modules)\n"
+    )
+    path = recipe(tmp_path, folders, "gpt2", **KEEP)
+    done = subprocess.run(
+        [sys.executable, "-c", program, "plan", str(path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_folder_is_known_by_its_config(folders: Path, tmp_path: Path):
+    keys = {"kind": "clean", "measures": [{"name": "token-accuracy"}], "checkpoint": str(folders / "t5")}
+    found = result_of(steer("run", recipe(tmp_path, folders, "t5", **keys), "--json", "-q", "--memory", "1M"))
+    assert found["rows"]
+
+
+@pytest.mark.parametrize("family", ["gpt2", "t5"])
+def test_attend_attribute_and_ask(folders: Path, family: str):
+    head = "dec-self-1.2" if family == "gpt2" else "dec-cross-1.2"
+    given = ["-c", f"hf:{folders / family}", "--json"]
+    typed = result_of(steer("attend", *given, "--head", head, "--prompt", "w5 w9 w12"))
+    assert typed["keys"][:3] == ["w5", "w9", "w12"]
+    told = result_of(steer("attend", *given, "--head", head, "--task", folders / "lines.jsonl", "--episode", 1))
+    assert told["expected"] == ["w33", "w4"]
+    rows = result_of(steer("attribute", *given, "--task", folders / "lines.jsonl", "--quiet"))["rows"]
+    assert {row["of"] for row in rows} >= {head, "dec-mlp-1", "constant"}
+    page = result_of(steer("attribute", *given, "--task", folders / "lines.jsonl", "--head", head, "--quiet"))
+    assert page["component"] == head
+    asked = result_of(steer("ask", *given, "--task", folders / "lines.jsonl", "--episode", 0, "--at", "dec.tok"))
+    assert asked["predicted"] == ["w9"]
+    assert asked["sites"] == ["dec.tok"]
+    fault = steer("ask", *given, "--task", folders / "lines.jsonl")
+    assert fault.exit_code == 2
+    assert "--at" in fault.output
+
+
+def test_the_doctors_page(folders: Path):
+    done = steer("doctor", "-c", f"hf:{folders / 'qwen3'}", "--task", folders / "lines.jsonl")
+    assert done.exit_code == 0, done.output
+    assert "every check holds" in done.output
+    report = result_of(steer("doctor", "-c", f"hf:{folders / 'gpt2'}", "--dtype", "float64", "--json"))
+    assert report["ok"]
+    assert {"forward", "causal", "shares", "arrives"} <= {check["check"] for check in report["checks"]}
+    fault = steer("doctor", "-c", "tiny")
+    assert fault.exit_code == 2
+    assert "no Hugging Face model" in fault.output
+
+
+def broken(home: Path, folder: Path, fault: str) -> Path:
+    """A copy of a good folder with one thing wrong."""
+    made = folder / "broken"
+    shutil.copytree(home / "gpt2", made)
+    weights, config = made / "model.safetensors", json.loads((made / "config.json").read_text())
+    tensors = load_file(weights)
+    if fault == "pickled":
+        weights.rename(made / "pytorch_model.bin")
+    elif fault == "shape":
+        tensors["transformer.h.1.mlp.c_fc.bias"] = torch.zeros(7)
+    elif fault == "missing":
+        del tensors["transformer.h.1.mlp.c_fc.bias"]
+    elif fault == "nan":
+        tensors["transformer.h.1.mlp.c_fc.bias"][3] = torch.nan
+    elif fault == "tokenizer":
+        (made / "tokenizer.json").unlink()
+    elif fault == "broken tokenizer":
+        (made / "tokenizer.json").write_text("{}")
+    elif fault == "architecture":
+        config["model_type"] = "mamba"
+    elif fault == "no JSON":
+        (made / "config.json").write_text("{")
+        return made
+    elif fault == "quantized":
+        config["quantization_config"] = {"bits": 4}
+    elif fault == "no config":
+        (made / "config.json").unlink()
+        return made
+    (made / "config.json").write_text(json.dumps(config))
+    if weights.exists():
+        save_file(tensors, weights, {"format": "pt"})
+    return made
+
+
+FAULTS = {
+    "pickled": "pickled weights (pytorch_model.bin) are never opened",
+    "shape": "transformer.h.1.mlp.c_fc.bias",
+    "missing": "1 missing tensors: transformer.h.1.mlp.c_fc.bias",
+    "nan": "NaN or infinity in transformer.h.1.mlp.c_fc.bias",
+    "tokenizer": "holds no tokenizer that can be read",
+    "broken tokenizer": "tokenizer.json: cannot be read as a tokenizer",
+    "architecture": "no family named 'mamba'",
+    "no JSON": "config.json: is no JSON",
+    "quantized": "quantized weights are not supported",
+    "no config": "is not a Hugging Face model: it holds no config.json",
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_bad_folder_is_one_message(folders: Path, tmp_path: Path, fault: str):
+    made = broken(folders, tmp_path, fault)
+    keys = {"kind": "clean", "measures": [{"name": "token-accuracy"}], "checkpoint": f"hf:{made}"}
+    done = steer("run", recipe(tmp_path, folders, "gpt2", **keys), "-q")
+    assert done.exit_code == 2
+    said = [line for line in done.output.splitlines() if line.startswith("error:")]
+    assert len(said) == 1, done.output
+    assert FAULTS[fault] in said[0]
+    assert not list((tmp_path / "results").rglob("*.json"))
+
+
+def test_a_name_that_is_no_folder_is_asked_of_the_hub_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    done = steer("doctor", "-c", "hf:nobody/nothing")
+    assert done.exit_code == 2
+    assert "nobody/nothing" in done.output
+    for name in ("./nowhere", "a/b/c"):
+        assert "no folder named" in steer("doctor", "-c", f"hf:{name}").output
+
+
+def test_a_model_of_the_hub_is_recorded_by_its_commit(folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Out of the Hub's own store, nothing asked of anybody."""
+    commit, home = "0123456789" * 4, tmp_path / "hub" / "models--owner--tiny"
+    (home / "refs").mkdir(parents=True)
+    (home / "refs" / "main").write_text(commit)
+    shutil.copytree(folders / "gpt2", home / "snapshots" / commit)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    keys = {"kind": "clean", "measures": [{"name": "token-accuracy"}], "checkpoint": "hf:owner/tiny"}
+    found = result_of(steer("run", recipe(tmp_path, folders, "gpt2", **keys), "--json", "-q"))
+    assert found["checkpoint"] == {"name": "owner/tiny", "sha256": "", "numbering": "", "commit": commit, "config": ""}
+
+
+@pytest.mark.parametrize("library", ["tokenizers", "transformers"])
+def test_a_missing_library_is_named_with_the_way_to_get_it(
+    folders: Path, library: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(sys.modules, library, None)
+    done = steer("doctor", "-c", f"hf:{folders / 'gpt2'}")
+    assert done.exit_code == 2
+    assert "pip install 'steer-interp[hf]'" in done.output
+
+
+def test_what_does_not_fit_is_at_fault_with_its_line_before_weights_are_read(folders: Path, tmp_path: Path):
+    long = {"prompt": " ".join(["w5"] * 70), "answer": "w8"}
+    full = {"prompt": " ".join(["w5"] * 64), "answer": "w8"}
+    strange = {"prompt": "w5 wxyz", "answer": "w8"}
+    padded = {"prompt": "w5", "answer": WORDS[2]}
+    (tmp_path / "bad.jsonl").write_text("\n".join(map(json.dumps, [LINES[1], long, full, strange, padded])))
+    path = recipe(tmp_path, folders, "gpt2", kind="clean", measures=[{"name": "token-accuracy"}], task="bad.jsonl")
+    done = steer("validate", path)
+    assert done.exit_code == 2
+    for line, text in (
+        (2, "70 tokens"),
+        (3, "prompt and answer: 65 tokens"),
+        (4, "no token for 'wxyz'"),
+        (5, "'</s>'"),
+    ):
+        assert f"bad.jsonl:{line}: " in done.output
+        assert text in done.output
+
+
+def test_what_a_model_lacks_is_said(folders: Path, tmp_path: Path):
+    swap = {"kind": "position-swap", "tokens": [1, 2], "measures": [{"name": "token-accuracy"}]}
+    for family, port, text in (
+        ("qwen3", "1.2.v", "the keys and queries are rotated instead"),
+        ("t5", "enc-self-1.2.v", "each head adds a bias to its scores instead"),
+        ("t5", "dec-cross-1.2.q", "does not read the prompt's positions"),
+    ):
+        done = steer("validate", recipe(tmp_path, folders, family, **swap | {"ports": port}))
+        assert done.exit_code == 2
+        assert text in done.output, done.output
+    sources = {"kind": "keep-only-one", "target": "1.2.k", "sources": "dec.pos", "measures": swap["measures"]}
+    assert "no position embeddings" in steer("validate", recipe(tmp_path, folders, "qwen3", **sources)).output
+    far = recipe(tmp_path, folders, "gpt2", **swap | {"tokens": [1, 4], "ports": "1.2.k"})
+    assert "has 3 tokens, no place 4" in steer("run", far, "-q").output
+
+
+@pytest.mark.parametrize("dtype", ["float64", "bfloat16"])
+def test_other_kinds_of_numbers(folders: Path, tmp_path: Path, dtype: str):
+    path = recipe(
+        tmp_path, folders, "t5", kind="clean", measures=[{"name": "exact-match"}, {"name": "logit-attribution"}]
+    )
+    assert result_of(steer("run", path, "--dtype", dtype, "--json", "-q"))["dtype"] == dtype
+
+
+@pytest.mark.parametrize(("option", "given"), [("--memory", "much"), ("--memory", "3"), ("--dtype", "float16")])
+def test_odd_options_are_answered(folders: Path, tmp_path: Path, option: str, given: str):
+    done = steer("run", recipe(tmp_path, folders, "gpt2", **KEEP), option, given, "-q")
+    assert done.exit_code == 2
+    assert option in done.output

@@ -1,0 +1,185 @@
+"""`intervene` against its words: edits that hold together, by hand, one episode at a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from by_hand import Trial, borrow, exchange_positions, nothing, put, say
+from by_hand_net import Edits, Values, forward
+from small import ask, listen, net_of, of_arity, same, talker, trials
+from torch import Tensor
+
+from steer.base.errors import SteerError
+from steer.results.directions import About, Direction, random_like, read_direction, write_direction
+from steer.tasks.compositional.counterparts import counterpart
+
+MODEL = talker()
+NET = net_of(MODEL)
+SITES = ["enc-self-0.1.z", "enc-mlp-1", "dec-cross-1.0.k", "dec-cross-1.0.pattern", "logits"]
+PAIRS = [(e, other) for e in of_arity(2, 60) if (other := counterpart(e, "index-in-question"))][:4]
+EPISODES, OTHERS = [e for e, _ in PAIRS], [other for _, other in PAIRS]
+COMMON = {
+    "kind": "intervene", "variable": "index-in-question", "episodes": {"arity": 2}, "tensors": SITES,
+    "measures": [{"name": "exact-match"}],
+}  # fmt: skip
+
+
+@pytest.fixture
+def row(tmp_path: Path) -> Path:
+    drawn = np.random.default_rng(5).standard_normal((1, 5))
+    write_direction(Direction(drawn, About(way="difference", site="enc-self-0.1.z", scores={})), tmp_path / "row")
+    return tmp_path / "row"
+
+
+@pytest.fixture
+def plane(tmp_path: Path) -> Path:
+    """Two rows that are neither of length one nor at right angles."""
+    drawn = np.random.default_rng(6).standard_normal((2, 5)) * 3
+    write_direction(Direction(drawn, About(way="align", site="enc-self-0.1.z", scores={})), tmp_path / "plane")
+    return tmp_path / "plane"
+
+
+def lent(trial: Trial) -> Values:
+    assert trial.other is not None
+    return forward(trial.net, trial.other, trial.output, {})
+
+
+def conditions(**by_hand):
+    return {"before": nothing, **by_hand, "ceiling": borrow(["enc.tok"])}
+
+
+def test_edits_hold_together_at_every_step_of_decoding():
+    """The counterpart's values at one head, two MLPs zeroed, another head doubled, a pattern held as it was."""
+    edits = [
+        {"sites": "$question-broadcast.z", "from": "counterpart"},
+        {"sites": ["dec-mlp-*"], "ablate": "zero"},
+        {"sites": "enc-self-2.1.z", "scale": 2, "places": [1, 3]},
+        {"sites": "dec-cross-1.2.pattern", "freeze": True},
+    ]
+    greedy = {"measures": [{"name": "exact-match", "decoding": "greedy"}]}
+    result, said = listen(MODEL, EPISODES, **COMMON | greedy, conditions=[{"name": "all", "edits": edits}])
+
+    def by_hand(trial: Trial) -> Edits:
+        return {
+            "enc-self-0.1.z": put(lent(trial)["enc-self-0.1.z"]),
+            "dec-mlp-0": lambda old, seen: torch.zeros_like(old),
+            "dec-mlp-1": lambda old, seen: torch.zeros_like(old),
+            "enc-self-2.1.z": lambda old, seen: put(2 * old, [1, 3])(old, seen),
+            "dec-cross-1.2.pattern": put(trial.clean["dec-cross-1.2.pattern"]),
+        }
+
+    made = trials(NET, EPISODES, OTHERS)
+    same(result, conditions(all=by_hand), made, SITES)
+    assert [said["all"][n] for n in range(len(made))] == [say(trial, by_hand) for trial in made]
+
+
+def test_a_direction_is_added_in_doses_and_a_random_one_beside_it(row: Path):
+    add = {"direction": str(row), "scale": [-2, 0.5]}
+    edits = [{"sites": "enc-self-0.1.z", "add": add}]
+    result = ask(MODEL, EPISODES, **COMMON, seed=3, conditions=[{"name": "dose", "edits": edits}])
+    own = read_direction(row)
+    other = random_like(own, 3)
+    assert np.isclose(np.linalg.norm(other.rows), np.linalg.norm(own.rows))
+    assert abs(float(other.rows[0] @ own.rows[0])) < 0.99 * float(own.rows[0] @ own.rows[0])
+
+    def dose(direction: Direction, scale: float):
+        vector = scale * torch.from_numpy(direction.rows[0])
+        return lambda trial: {"enc-self-0.1.z": lambda old, seen: old + vector}
+
+    by_hand = {
+        "dose, x -2": dose(own, -2.0), "dose, x -2, random 1": dose(other, -2.0),
+        "dose, x 0.5": dose(own, 0.5), "dose, x 0.5, random 1": dose(other, 0.5),
+    }  # fmt: skip
+    same(result, conditions(**by_hand), trials(NET, EPISODES, OTHERS), SITES)
+
+
+def coordinates(rows: np.ndarray) -> list[Tensor]:
+    """Orthonormal vectors that span the rows, by Gram and Schmidt."""
+    found: list[Tensor] = []
+    for one in torch.from_numpy(rows):
+        rest = one - sum(((one @ known) * known for known in found), torch.zeros_like(one))
+        found.append(rest / rest.norm())
+    return found
+
+
+@pytest.mark.parametrize("inside", ["zero", "mean", "counterpart"])
+def test_a_subspace_is_emptied_or_filled(plane: Path, inside: str):
+    edits = [{"sites": "enc-self-0.1.z", "project": {"subspace": str(plane), "inside": inside}}]
+    keys = COMMON | {"controls": 0, "no_controls": "the random one is tested elsewhere"}
+    result = ask(MODEL, EPISODES, **keys, conditions=[{"name": "projected", "edits": edits}])
+    basis = coordinates(read_direction(plane).rows)
+
+    def by_hand(trial: Trial) -> Edits:
+        site = "enc-self-0.1.z"
+        given = {
+            "zero": lambda: torch.zeros_like(trial.clean[site]),
+            "mean": lambda: trial.ablated(site),
+            "counterpart": lambda: lent(trial)[site],
+        }[inside]()
+
+        def change(old: Tensor, seen: Values) -> Tensor:
+            return old + sum(((given - old) @ one)[:, None] * one for one in basis)
+
+        return {site: change}
+
+    same(result, conditions(projected=by_hand), trials(NET, EPISODES, OTHERS), SITES)
+
+
+def test_a_path_edit_is_seen_by_one_port_alone():
+    """A head of the encoder, tripled everywhere, is taken out of one head's keys; positions are exchanged elsewhere."""
+    edits = [
+        {"sites": "enc-self-1.0.z", "scale": 3},
+        {"sites": "enc-self-1.0", "ablate": "zero", "into": "dec-cross-1.0.k"},
+        {"sites": "enc-self-2.2.v", "from": "positions"},
+    ]
+    result = ask(MODEL, EPISODES, **COMMON, conditions=[{"name": "path", "edits": edits}])
+
+    def by_hand(trial: Trial) -> Edits:
+        def keys(old: Tensor, seen: Values) -> Tensor:
+            stream = seen["enc-resid-2.post"] - seen["enc-self-1.0.out"]
+            return trial.net.read("dec-cross-1.0.k", stream)
+
+        tripled = {"enc-self-1.0.z": lambda old, seen: 3 * old, "dec-cross-1.0.k": keys}
+        return {**tripled, **exchange_positions(["enc-self-2.2.v"])(trial)}
+
+    same(result, conditions(path=by_hand), trials(NET, EPISODES, OTHERS), SITES)
+
+
+FAULTS = {
+    "undoes edit 1": [{"sites": "enc-self-0.1.z", "scale": 2}, {"sites": "enc-self-0.1.z", "ablate": "zero"}],
+    "is frozen and edited": [{"sites": "enc-self-0.1.z", "scale": 2}, {"sites": "enc-self-0.1.out", "freeze": True}],
+    "nothing from enc-self-0.1.z arrives": [
+        {"sites": "enc-self-0.1.z", "scale": 2}, {"sites": "enc.memory", "freeze": True},
+    ],
+    "give one of": [{"sites": "enc-self-0.1.z"}],
+    "not ablate and scale": [{"sites": "enc-self-0.1.z", "ablate": "zero", "scale": 2}],
+    "is no file of a direction": [{"sites": "enc-self-0.1.z", "add": {"direction": __file__}}],
+    "cannot be read": [{"sites": "enc-self-0.1.z", "add": {"direction": "nowhere.safetensors"}}],
+    "has no features": [{"sites": "enc-self-0.1.pattern", "add": {"direction": "nowhere.safetensors"}}],
+    "does not feed dec-cross-1.0.k": [{"sites": "dec-mlp-0", "ablate": "zero", "into": "dec-cross-1.0.k"}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", FAULTS)
+def test_contradictions_are_faults(text: str):
+    with pytest.raises(SteerError, match=text):
+        ask(MODEL, EPISODES, **COMMON | {"tensors": []}, conditions=[{"name": "wrong", "edits": FAULTS[text]}])
+
+
+def test_a_counterpart_needs_a_variable_and_rows_fit_their_site(row: Path):
+    keys = {key: value for key, value in COMMON.items() if key != "variable"}
+    edits = [{"sites": "enc-self-0.1.z", "from": "counterpart"}]
+    with pytest.raises(SteerError, match="a counterpart needs `variable`"):
+        ask(MODEL, EPISODES, **keys, conditions=[{"name": "lent", "edits": edits}])
+    edits = [{"sites": "enc-mlp-1", "add": {"direction": str(row)}}]
+    with pytest.raises(SteerError, match="has 5 features, enc-mlp-1 has 16"):
+        ask(MODEL, EPISODES, **COMMON, conditions=[{"name": "added", "edits": edits}])
+
+
+def test_no_control_needs_a_reason(row: Path):
+    edits = [{"sites": "enc-self-0.1.z", "add": {"direction": str(row)}}]
+    with pytest.raises(SteerError, match="why nothing random runs beside it"):
+        ask(MODEL, EPISODES, **COMMON, controls=0, conditions=[{"name": "added", "edits": edits}])
