@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo setup check test test-long mutants house bench wheel clean
+.PHONY: demo setup check test test-long test-browser mutants house bench wheel clean
 
 demo: $(READY)
 	@echo "running recipes/swap_index.yaml on the shipped model (under a minute)"
@@ -29,6 +29,10 @@ test: check
 
 test-long: $(READY)
 	$(BIN)/pytest -m long
+
+test-browser: $(READY)  # needs Debian's chromium and chromium-driver; says so where they are not there
+	@command -v chromedriver > /dev/null || apt-get install -y --no-install-recommends chromium chromium-driver || true
+	$(BIN)/pytest -m browser -rs tests/paper/test_browser.py
 
 mutants: $(READY)
 	$(BIN)/python tests/mutants/plant.py --jobs 2

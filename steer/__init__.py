@@ -2,13 +2,17 @@
 
     import steer
 
-    result = steer.run(steer.load_recipe("keep_one_k", "episodes.count=200"))
+    result = steer.run("keep_one_k", changes={"episodes.count": 200})
     result.frame
 
-The names below are loaded when they are first used, so that `import steer` is quick.
+Every verb of the command line is a function here, with the same defaults and the same messages (docs/python.md). The
+names below are loaded when they are first used, so that `import steer` is quick.
 """
 
 from __future__ import annotations
+
+import sys
+from types import ModuleType
 
 TYPE_CHECKING = False  # as in `typing`, which must not be imported before Ctrl-C is handled
 if TYPE_CHECKING:
@@ -16,32 +20,99 @@ if TYPE_CHECKING:
 
     from steer.base.errors import SteerError
     from steer.base.version import __version__
-    from steer.experiments.api import build_recipe, run
+    from steer.discover.api import discover
+    from steer.experiments.activations import activations
+    from steer.experiments.api import build_recipe, plan, run, run_many, schema, validate
+    from steer.experiments.evaluating import evaluate
+    from steer.experiments.examining import check, direction, doctor
+    from steer.experiments.importing import import_weights
+    from steer.experiments.listing import cp, episodes, ls
+    from steer.experiments.looking import ask, attend, attend_all, attribute, component
+    from steer.experiments.migrating import migrate
+    from steer.experiments.saved import compare, draw, results
+    from steer.experiments.training import train
     from steer.models.checkpoint import load_checkpoint
+    from steer.paper.api import renumber, reproduce
     from steer.recipe.load import load_recipe
+    from steer.results.circuit import load_circuit
     from steer.results.files import read_result
     from steer.tasks import solve
 
 _HOMES = {
     "SteerError": "steer.base.errors",
     "__version__": "steer.base.version",
+    "activations": "steer.experiments.activations",
+    "ask": "steer.experiments.looking",
+    "attend": "steer.experiments.looking",
+    "attend_all": "steer.experiments.looking",
+    "attribute": "steer.experiments.looking",
     "build_recipe": "steer.experiments.api",
-    "run": "steer.experiments.api",
-    "load_recipe": "steer.recipe.load",
+    "check": "steer.experiments.examining",
+    "compare": "steer.experiments.saved",
+    "component": "steer.experiments.looking",
+    "cp": "steer.experiments.listing",
+    "direction": "steer.experiments.examining",
+    "discover": "steer.discover.api",
+    "doctor": "steer.experiments.examining",
+    "draw": "steer.experiments.saved",
+    "episodes": "steer.experiments.listing",
+    "evaluate": "steer.experiments.evaluating",
+    "import_weights": "steer.experiments.importing",
     "load_checkpoint": "steer.models.checkpoint",
+    "load_circuit": "steer.results.circuit",
+    "load_recipe": "steer.recipe.load",
+    "ls": "steer.experiments.listing",
+    "migrate": "steer.experiments.migrating",
+    "plan": "steer.experiments.api",
     "read_result": "steer.results.files",
+    "renumber": "steer.paper.api",
+    "reproduce": "steer.paper.api",
+    "results": "steer.experiments.saved",
+    "run": "steer.experiments.api",
+    "run_many": "steer.experiments.api",
+    "schema": "steer.experiments.api",
     "solve": "steer.tasks",
+    "train": "steer.experiments.training",
+    "validate": "steer.experiments.api",
 }
+_ROOMS = ("discover", "plan", "results")  # verbs that are the names of rooms as well
 
 __all__ = [
     "SteerError",
     "__version__",
+    "activations",
+    "ask",
+    "attend",
+    "attend_all",
+    "attribute",
     "build_recipe",
+    "check",
+    "compare",
+    "component",
+    "cp",
+    "direction",
+    "discover",
+    "doctor",
+    "draw",
+    "episodes",
+    "evaluate",
+    "import_weights",
     "load_checkpoint",
+    "load_circuit",
     "load_recipe",
+    "ls",
+    "migrate",
+    "plan",
     "read_result",
+    "renumber",
+    "reproduce",
+    "results",
     "run",
+    "run_many",
+    "schema",
     "solve",
+    "train",
+    "validate",
 ]
 
 
@@ -54,4 +125,29 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'steer' has no attribute {name!r}")
     from importlib import import_module
 
+    return import_module(f"steer.{name}") if name in _ROOMS else _verb(name)
+
+
+def _verb(name: str) -> Any:
+    from importlib import import_module
+
     return getattr(import_module(_HOMES[name]), name)
+
+
+class _Room(ModuleType):
+    """A room whose name is a verb: `steer.plan` is the package `steer/plan`, and `steer.plan("chain_k")` plans."""
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        return _verb(self.__name__.rpartition(".")[2])(*given, **named)
+
+
+class _Package(ModuleType):
+    """Python sets a subpackage as an attribute once it is imported: those that are verbs are made so here."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _ROOMS and isinstance(value, ModuleType):
+            value.__class__ = _Room
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -33,6 +33,7 @@ from steer.commands.migrate import migrate
 from steer.commands.plan import plan, schema, validate
 from steer.commands.renumber import renumber
 from steer.commands.reproduce import reproduce
+from steer.commands.results import compare, results
 from steer.commands.run import run
 from steer.commands.train import train
 
@@ -101,9 +102,9 @@ def _is_text(word: str) -> bool:
 app = typer.Typer(
     name="steer",
     cls=Group,
+    context_settings={"help_option_names": ["-h", "--help"]},
     help="State causal experiments on a transformer as recipes, and run them.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -132,6 +133,8 @@ for command in (
     run,
     reproduce,
     draw,
+    results,
+    compare,
     plan,
     validate,
     schema,

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from steer.base.shipped import DEFAULT
-from steer.commands.attend import PromptOption
-from steer.commands.options import CheckpointOption, JsonOption, OutOption
-from steer.commands.subjects import TaskOption, load_with_task
+from steer.commands.options import CheckpointOption, DeviceOption, FormatOption, JsonOption, OutOption, PromptOption
+from steer.commands.subjects import TaskOption
 
 if TYPE_CHECKING:
     from steer.experiments.ask import SteeredAnswer
-    from steer.tasks.task import Task
 
 
 def ask(
@@ -29,6 +27,8 @@ def ask(
     checkpoint: CheckpointOption = DEFAULT,
     task: TaskOption = None,
     out: OutOption = None,
+    device: DeviceOption = "cpu",
+    formats: FormatOption = None,
     json: JsonOption = False,
 ) -> None:
     """Ask the model, predict its answer with one variable changed, steer the model to it, and compare."""
@@ -37,31 +37,31 @@ def ask(
     from json import dumps
 
     from steer.base.files import make_folder, write_atomically
-    from steer.commands.folders import results_folder
     from steer.commands.pictures import draw_or_warn
-    from steer.drawing.figures.pattern import draw_before_after
-    from steer.experiments.ask import ask as ask_model
-    from steer.experiments.attend import choose_episode
+    from steer.commands.threads import use_one_thread
+    from steer.drawing.look import look_of
+    from steer.experiments.folders import results_folder
+    from steer.experiments.looking import ask as ask_model
 
-    loaded = load_with_task(checkpoint, task)
-    variable = _variable(change, loaded.task)
-    if episode is None and prompt is None:
-        shown = loaded.task.examples(loaded.task.selection(count=1), loaded.data_seed, variable)[0]
-    else:
-        shown = choose_episode(loaded, episode, prompt)
-    if swap is not None:
-        loaded.task.check_exchange(shown, swap, variable)
-    answer = ask_model(loaded, shown, variable, sites or ())
-    content = sha256("\n".join((str(shown), variable, *answer.sites)).encode()).hexdigest()
+    look = look_of(formats or ())
+    use_one_thread()
+    answer = ask_model(
+        prompt, episode=episode, swap=swap, change=change, sites=sites or (), checkpoint=checkpoint, task=task,
+        device=device,
+    )  # fmt: skip
+    content = sha256("\n".join((answer.prompt, answer.variable, *answer.sites)).encode()).hexdigest()
     folder = out or results_folder("ask", checkpoint, content[:8])
     make_folder(folder)
     before, after = answer.before, answer.after
     drawn = {} if before is None else {"picture": str(folder / "ask.png")}
     text = dumps(asdict(answer) | drawn, indent=1)
     write_atomically(folder / "ask.json", text + "\n")
+
+    from steer.drawing.figures.pattern import draw_before_after
+
     picture = None
     if before is not None and after is not None:
-        picture = draw_or_warn(lambda: draw_before_after(before, after, folder, "ask"), "ask")
+        picture = draw_or_warn(lambda: draw_before_after(before, after, folder, "ask", look), "ask")
     if json:
         typer.echo(text)
         return
@@ -71,28 +71,8 @@ def ask(
 def answer_text(answer: SteeredAnswer) -> str:
     from steer.drawing.tables import pairs, pattern_table, render
 
-    said = "as predicted" if answer.steered == answer.predicted else "not as predicted"
-    lines = [
-        ("prompt", answer.prompt),
-        ("answer", " ".join(answer.answer) + ("" if answer.answer == answer.right else "   (wrong)")),
-        ("predicted", f"{' '.join(answer.predicted)}   ({answer.program} with another {answer.variable})"),
-        ("steered", f"{' '.join(answer.steered)}   ({said}; changed at {', '.join(answer.sites)})"),
-    ]
     if answer.before is None or answer.after is None:
-        return render(pairs(lines))
+        return render(pairs(answer.lines))
     before, after = f"{answer.before.head} before", f"{answer.after.head} after"
     patterns = ("", before, pattern_table(answer.before), "", after, pattern_table(answer.after))
-    return render(pairs(lines), *patterns)
-
-
-def _variable(given: str | None, task: Task) -> str:
-    """The variable to change: the one that is named, else the task's usual one."""
-    from steer.base.errors import SteerError, unknown
-
-    known = list(task.handles) or list(task.variables)
-    if not known:
-        raise SteerError(f"the task {task.name!r} has no variables to change")
-    usual = task.exchange.variable if task.exchange else known[0]
-    if given is not None and given not in known:
-        raise SteerError(f"--change: {unknown('variable', given, known)}")
-    return given or usual
+    return render(pairs(answer.lines), *patterns)

@@ -1,51 +1,94 @@
-"""`steer attend`: one head's attention on one episode."""
+"""`steer attend`: the attention of one head, or of every head, on one episode."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from steer.base.shipped import DEFAULT
-from steer.commands.options import CheckpointOption, JsonOption, OutOption
-from steer.commands.subjects import TaskOption, load_with_task
+from steer.commands.completion import complete_head
+from steer.commands.options import (
+    CheckpointOption,
+    DeviceOption,
+    EpisodeOption,
+    FormatOption,
+    JsonOption,
+    OutOption,
+    PromptOption,
+)
+from steer.commands.subjects import TaskOption
 
-EpisodeOption = Annotated[int | None, typer.Option(help="Number of a test episode, or of a line of --task, from 0.")]
-PromptOption = Annotated[str | None, typer.Option(help='Your own: "B S A | A = red | B = blue | A S B = blue red".')]
+if TYPE_CHECKING:
+    from steer.results.details import Pattern
 
 
 def attend(
-    head: Annotated[str, typer.Option(help="A head (dec-cross-1.4) or a role ($output).")],
+    head: Annotated[
+        str | None,
+        typer.Option(help="A head (dec-cross-1.4) or a role ($output).", autocompletion=complete_head),
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Every head at once, small; with --head a pattern of names: dec-cross-*.*")
+    ] = False,
     checkpoint: CheckpointOption = DEFAULT,
     episode: EpisodeOption = None,
     prompt: PromptOption = None,
     task: TaskOption = None,
     out: OutOption = None,
+    device: DeviceOption = "cpu",
+    formats: FormatOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Show what a head attends to on an episode: as text, as JSON and as a figure."""
+    """Show what a head attends to on an episode: as text, as JSON and as a figure. With --all: every head."""
     from dataclasses import asdict
     from hashlib import sha256
     from json import dumps
 
+    from steer.base.errors import SteerError
     from steer.base.files import make_folder
-    from steer.commands.folders import results_folder
     from steer.commands.pictures import draw_or_warn
-    from steer.drawing.figures.pattern import draw_pattern
-    from steer.drawing.tables import pattern_text
-    from steer.experiments.attend import attention_pattern, choose_episode
-    from steer.models.families import names_of
+    from steer.commands.threads import use_one_thread
+    from steer.drawing.look import look_of
+    from steer.experiments import looking
+    from steer.experiments.folders import results_folder
 
-    node = names_of(checkpoint).head(head)
-    loaded = load_with_task(checkpoint, task)
-    shown = choose_episode(loaded, episode, prompt)
-    pattern = attention_pattern(loaded, node, shown)
-    folder = out or results_folder("attend", checkpoint, sha256(str(shown).encode()).hexdigest()[:8])
+    if head is None and not everything:
+        raise SteerError("which head? give --head dec-cross-1.4 or a role ('$output'), or --all for every head")
+    look, chosen = (
+        look_of(formats or ()),
+        {"episode": episode, "checkpoint": checkpoint, "task": task, "device": device},
+    )
+    use_one_thread()
+    if everything:
+        patterns = looking.attend_all(prompt, heads=head or "*", **chosen)  # type: ignore[arg-type]
+    else:
+        patterns = [looking.attend(head or "", prompt, **chosen)]  # type: ignore[arg-type]
+    folder = out or results_folder("attend", checkpoint, sha256(patterns[0].prompt.encode()).hexdigest()[:8])
     make_folder(folder)
-    picture = draw_or_warn(lambda: draw_pattern(pattern, folder, str(node)), str(node))
+
+    from steer.drawing.figures.pattern import draw_pattern, draw_sheet
+
+    name = "heads" if everything else patterns[0].head
+    picture = draw_or_warn(
+        lambda: (
+            draw_sheet(patterns, folder, name, look) if everything else draw_pattern(patterns[0], folder, name, look)
+        ),
+        name,
+    )
     if json:
-        typer.echo(dumps(asdict(pattern) | {"picture": picture and str(picture)}, indent=1))
+        shown = {"heads": list(map(asdict, patterns))} if everything else asdict(patterns[0])
+        typer.echo(dumps(shown | {"picture": picture and str(picture)}, indent=1))
         return
-    if loaded.weights.numbering:
-        typer.echo(loaded.weights.numbering)
-    typer.echo(pattern_text(pattern) + (f"\n\npicture: {picture}" if picture else ""))
+    _print(patterns, everything, checkpoint)
+    if picture:
+        typer.echo(f"\npicture: {picture}")
+
+
+def _print(patterns: list[Pattern], everything: bool, checkpoint: str) -> None:
+    from steer.drawing.tables import pattern_text, sheet_text
+    from steer.experiments.folders import numbering_of
+
+    if numbering := numbering_of(checkpoint):
+        typer.echo(numbering)
+    typer.echo(sheet_text(patterns) if everything else pattern_text(patterns[0]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -30,15 +30,9 @@ def check(
     """Check a file of prompts against a model: tokens, rivals, counterparts, spans, and how often it is right."""
     from json import dumps
 
-    from steer.base.errors import SteerError, unknown
-    from steer.experiments.check import check_prompts
-    from steer.models.devices import check_device
-    from steer.tasks.prompts.formats import FORMATS, FormatName
+    from steer.experiments.examining import check as examine
 
-    if format not in FORMATS:
-        raise SteerError(f"--format: {unknown('format', format, list(FORMATS))}")
-    check_device(device)
-    found = check_prompts(file, cast(FormatName, format), checkpoint, device, show)
+    found = examine(file, checkpoint, format=format, show=show, device=device)
     typer.echo(dumps(found.to_json(), indent=1) if json else _page(found))
 
 
@@ -67,7 +61,8 @@ def _page(found: Checked) -> str:
 
 
 def _share(row: Row | None) -> str:
-    from steer.drawing.tables import interval, number
+    from steer.drawing.tables import interval
+    from steer.results.rows import number
 
     if row is None:
         return "not asked"

@@ -37,23 +37,12 @@ def direction(
     """Find a direction at a site. Recipes name the file: `add: {direction: FILE, scale: 2}`."""
     from json import dumps
 
-    from steer.base.errors import SteerError
-    from steer.experiments.direction import Wanted, find_direction, from_sae
-    from steer.models.families import load_subject
-    from steer.results.directions import write_direction
+    from steer.experiments.examining import direction as find
 
-    if sae is not None:
-        found = from_sae(sae, feature)
-    else:
-        if not site or bool(label) == bool(variable):
-            raise SteerError("give --site and one of --label and --variable (or --sae)")
-        subject = load_subject(checkpoint, device)
-        task = subject.task
-        wanted = Wanted(site, way, label, tokens, values, variable, rows, seed)
-        chosen = task.selection(split=split or task.splits[-2], count=episodes, seed=seed)
-        examples = task.examples(chosen, subject.data_seed, variable or None)
-        found = find_direction(subject, wanted, examples)
-    write_direction(found, out)
+    found = find(
+        out, site=site, way=way, label=label, tokens=tokens, values=values, variable=variable, rows=rows, sae=sae,
+        feature=feature, checkpoint=checkpoint, episodes=episodes, split=split, seed=seed, device=device,
+    )  # fmt: skip
     about = found.about.model_dump(mode="json") | {"file": str(out), "rows": len(found.rows), "features": found.size}
     if json:
         typer.echo(dumps(about, indent=1))

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from steer.base.shipped import DEFAULT
-from steer.commands.options import JsonOption, OutOption, QuietOption
+from steer.commands.completion import complete_checkpoint
+from steer.commands.options import DeviceOption, JsonOption, OutOption, QuietOption
 
 if TYPE_CHECKING:
     from steer.discover.keep import Discovery
@@ -16,7 +17,13 @@ if TYPE_CHECKING:
 
 def discover(
     checkpoint: Annotated[
-        list[str] | None, typer.Option("--checkpoint", "-c", help="By name or folder; give it again for several.")
+        list[str] | None,
+        typer.Option(
+            "--checkpoint",
+            "-c",
+            help="By name or folder; give it again for several.",
+            autocompletion=complete_checkpoint,
+        ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All shipped checkpoints that do the task.")] = False,
     episodes: Annotated[int, typer.Option(min=20, max=500, help="Episodes of each kind to search on.")] = 250,
@@ -24,6 +31,7 @@ def discover(
         float, typer.Option(min=0.01, max=0.9, help="Smallest effect of a path, as a share of the scale.")
     ] = 0.1,
     out: OutOption = None,
+    device: DeviceOption = "cpu",
     force: Annotated[bool, typer.Option("--force", help="Search again, even if the circuit is saved.")] = False,
     json: JsonOption = False,
     quiet: QuietOption = False,
@@ -32,11 +40,11 @@ def discover(
     from json import dumps
 
     from steer.base.errors import SteerError
-    from steer.commands.folders import results_folder
     from steer.commands.pictures import warn
     from steer.commands.progress import bar
     from steer.discover.keep import capable, find_circuit
     from steer.discover.table import compare, describe
+    from steer.experiments.folders import results_folder
     from steer.experiments.many import interrupted
     from steer.results.circuit import CIRCUIT
     from steer.results.evidence import SearchSettings
@@ -52,7 +60,7 @@ def discover(
     for name, folder in folders.items():
         with bar(f"discovering {name}", 1.0, quiet) as advance:
             try:
-                discoveries[name] = find_circuit(name, folder, settings, force, advance)
+                discoveries[name] = find_circuit(name, folder, settings, force, advance, device)
             except KeyboardInterrupt as error:
                 raise interrupted(len(discoveries), len(folders)) from error
         warn(discoveries[name].undrawn)

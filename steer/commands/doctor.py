@@ -26,9 +26,9 @@ def doctor(
     """Check a Hugging Face model's steps against its own forward pass: what was compared, and by how much it holds."""
     from json import dumps
 
-    from steer.experiments.doctor import examine_model
+    from steer.experiments.examining import doctor as examine
 
-    report = examine_model(checkpoint, task, device, dtype)
+    report = examine(checkpoint, task=task, device=device, dtype=dtype)
     typer.echo(dumps(_json(report), indent=1) if json else _text(report))
     if not report.ok:
         raise typer.Exit(1)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from steer.base.shipped import DEFAULT_TASK
-from steer.commands.options import JsonOption, SplitOption, check_split
+from steer.commands.options import JsonOption, SplitOption
 
 
 def episodes(
@@ -21,15 +21,11 @@ def episodes(
     """Print episodes, with the variables of the task's program on the way to the answer."""
     from json import dumps
 
-    from steer.base.errors import SteerError
+    from steer.experiments.listing import episodes as drawn
     from steer.tasks import TASKS
 
+    shown = dict(enumerate(drawn(n, split=split, start=start, seed=seed, task=task), start))
     about = TASKS[task]
-    check_split(split, about)
-    drawn = about.split(split, seed)
-    if start + n > len(drawn):
-        raise SteerError(f"the {split} split has {len(drawn):,} episodes; {start} + {n} goes beyond it")
-    shown = {number: drawn[number] for number in range(start, start + n)}
     if json:
         rows = [{"episode": number, "split": split} | about.describe(one) for number, one in shown.items()]
         typer.echo(dumps(rows, indent=1))

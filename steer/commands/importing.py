@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from steer.base.errors import SteerError, unknown
 from steer.base.shipped import DEFAULT_TASK
 from steer.commands.options import JsonOption
 
 if TYPE_CHECKING:
-    from steer.models.importing.state_dict import Told
     from steer.models.record import Record
-
-SAFE, MAX_SAFE = ".safetensors", 2_000_000_000  # bytes
-ACTIVATIONS = ("gelu", "relu")
-POST_NORM = (
-    "--no-norm-first: a network that normalises after each block computes something else, and the plain model "
-    "normalises before: it cannot be imported"
-)
 
 File = Annotated[Path, typer.Argument(help="The authors' net-HookedBIMLSmall.pt, or a state dict in FILE.safetensors.")]
 Out = Annotated[Path, typer.Option("--out", "-o", help="New folder for the checkpoint.")]
@@ -53,60 +44,14 @@ def import_weights(
     json: JsonOption = False,
 ) -> None:
     """Make a checkpoint of the authors' weights, or of a torch.nn.Transformer's. Nothing in the file is run."""
-    needed = {
-        "heads": heads, "norm_first": norm_first, "activation": activation, "prompt_embedding": prompt_embedding,
-        "answer_embedding": answer_embedding, "unembedding": unembedding, "vocabulary": vocabulary,
-    }  # fmt: skip
-    if file.suffix == SAFE:
-        told = _told(needed, max_length, answer_vocabulary=answer_vocabulary, task=task or DEFAULT_TASK)
-    else:
-        _refuse_options(needed | {"answer_vocabulary": answer_vocabulary, "task": task})
-        told = None
-    _report(_write(file, out, told, max_length), out, json)
+    from steer.experiments.importing import import_weights as make
 
-
-def _told(needed: dict[str, Any], max_length: int, **more: Any) -> Told:
-    """The options of a state dict; raises if one of them is missing."""
-    from steer.models.importing.state_dict import Told
-    from steer.tasks import TASKS
-
-    TASKS[more["task"]]  # an unknown one is named with its neighbours
-    missing = [_option(name) for name, value in needed.items() if value is None]
-    if missing:
-        raise SteerError(f"a state dict does not say everything: give {', '.join(missing)}")
-    if not needed.pop("norm_first"):
-        raise SteerError(POST_NORM)
-    if needed["activation"] not in ACTIVATIONS:
-        raise SteerError(f"--activation: {unknown('activation', needed['activation'], ACTIVATIONS)}")
-    return Told(max_length=max_length, **needed, **more)
-
-
-def _refuse_options(given: dict[str, Any]) -> None:
-    said = [_option(name) for name, value in given.items() if value is not None]
-    if said:
-        raise SteerError(
-            f"{', '.join(said)}: only for a state dict in a {SAFE} file; the authors' file says all of this itself"
-        )
-
-
-def _option(name: str) -> str:
-    return "--norm-first or --no-norm-first" if name == "norm_first" else f"--{name.replace('_', '-')}"
-
-
-def _write(file: Path, out: Path, told: Told | None, max_length: int) -> Record:
-    from steer.base.files import read_file
-    from steer.commands.folders import check_empty
-    from steer.models.checkpoint import read_record, save_checkpoint
-    from steer.models.importing.archive import MAX_BYTES
-    from steer.models.importing.authors import read_authors
-    from steer.models.importing.made import make_checkpoint
-    from steer.models.importing.state_dict import read_state_dict
-
-    check_empty(out)
-    data = read_file(file, MAX_BYTES if told is None else MAX_SAFE)
-    read = read_authors(data, str(file), max_length) if told is None else read_state_dict(data, str(file), told)
-    save_checkpoint(out, *make_checkpoint(read, file, data))
-    return read_record(out)
+    record = make(
+        file, out, max_length=max_length, heads=heads, norm_first=norm_first, activation=activation,
+        prompt_embedding=prompt_embedding, answer_embedding=answer_embedding, unembedding=unembedding,
+        vocabulary=vocabulary, answer_vocabulary=answer_vocabulary, task=task,
+    )  # fmt: skip
+    _report(record, out, json)
 
 
 def _report(record: Record, out: Path, json: bool) -> None:

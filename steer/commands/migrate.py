@@ -2,25 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-
-if TYPE_CHECKING:
-    from steer.results.provenance import Json
-
-
-@dataclass(frozen=True)
-class Migration:
-    """A file, its format, and what has to change in it. `write` rewrites it; without changes it does nothing."""
-
-    place: Path
-    state: str
-    changes: tuple[str, ...] = ()
-    write: Callable[[], object] = lambda: None
 
 
 def migrate(
@@ -32,78 +17,7 @@ def migrate(
 
     Nothing is written unless all of them can be read.
     """
-    from steer.base.errors import SteerError
+    from steer.experiments.migrating import migrate as rewrite
 
-    planned, faults = [], []  # type: tuple[list[Migration], list[str]]
-    for file in files:
-        try:
-            planned.append(_plan(file))
-        except SteerError as error:
-            faults += error.faults
-    if faults:
-        raise SteerError(*faults)
-    for migration in planned:
-        migration.write()
+    for migration in rewrite(*files):
         typer.echo("\n  ".join((f"{migration.place}: {migration.state}", *migration.changes)))
-
-
-def _plan(file: Path) -> Migration:
-    from steer.base.errors import SteerError
-    from steer.base.files import is_there
-    from steer.results.circuit import CIRCUIT
-    from steer.results.files import RESULT
-
-    if not is_there(file):
-        raise SteerError(f"there is no file or folder {file}")
-    if file.is_dir():
-        inside = [file / name for name in (RESULT, CIRCUIT) if (file / name).is_file()]
-        if not inside:
-            raise SteerError(f"{file}: holds no {RESULT} and no {CIRCUIT}")
-        file = inside[0]
-    if file.suffix == ".json":
-        return _plan_result(file)
-    return _plan_circuit(file) if file.name == CIRCUIT else _plan_recipe(file)
-
-
-def _plan_result(path: Path) -> Migration:
-    from steer.results.files import FORMAT, RESULT, ROWS, format_of, from_json, read_json, rewrite_result
-    from steer.results.version1 import CHANGES, result_from_1
-
-    data = read_json(path)
-    if format_of(data, str(path)) != 1:
-        from_json(data, str(path))
-        return Migration(path, f"nothing to do (format {FORMAT})")
-    result = from_json(_converted(result_from_1, data, path), str(path))
-    changes = (*CHANGES, f"{ROWS}: written again") if path.name == RESULT else CHANGES
-    return Migration(path, f"format 1 -> {FORMAT}", changes, lambda: rewrite_result(result, path))
-
-
-def _plan_circuit(path: Path) -> Migration:
-    from steer.base.files import write_atomically
-    from steer.base.yaml import Document, check, read
-    from steer.results.circuit import FORMAT, Circuit, circuit_text, format_of, load_circuit
-    from steer.results.version1 import CIRCUIT_CHANGES, circuit_from_1
-
-    document = read(path)
-    if format_of(document) != 1:
-        load_circuit(path)
-        return Migration(path, f"nothing to do (format {FORMAT})")
-    circuit = check(Document(str(path), _converted(circuit_from_1, document.data, path)), Circuit)
-    state = f"format 1 -> {FORMAT}"
-    return Migration(path, state, CIRCUIT_CHANGES, lambda: write_atomically(path, circuit_text(circuit)))
-
-
-def _plan_recipe(path: Path) -> Migration:
-    from steer.recipe.load import load_recipe
-
-    version = load_recipe(str(path)).recipe.version
-    return Migration(path, f"nothing to do (recipe of version {version})")
-
-
-def _converted(convert: Callable[[Json], Json], data: Json, path: Path) -> Json:
-    from steer.base.errors import SteerError
-
-    try:
-        return convert(data)
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:  # changed by hand since
-        raise SteerError(f"{path}: is not as version 1 of steer wrote it") from error

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from steer.base.errors import SteerError, unknown
-
-if TYPE_CHECKING:
-    from steer.tasks.task import Task
+from steer.commands.completion import complete_checkpoint, complete_format
 
 CheckpointOption = Annotated[
-    str, typer.Option("--checkpoint", "-c", help="A shipped checkpoint (see `steer ls`), a folder, or hf:NAME.")
+    str,
+    typer.Option(
+        "--checkpoint",
+        "-c",
+        help="A shipped checkpoint (see `steer ls`), a folder, or hf:NAME.",
+        autocompletion=complete_checkpoint,
+    ),
 ]
 DeviceOption = Annotated[str, typer.Option(help="Where to compute: cpu, cuda, cuda:1.")]
 DtypeOption = Annotated[str, typer.Option(help="float32, float64 or bfloat16.")]
@@ -24,8 +27,13 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON documen
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
 OutOption = Annotated[Path | None, typer.Option("--out", "-o", help="Folder to write to.")]
 SplitOption = Annotated[str, typer.Option(help="Which of the task's fixed sets: train, validation or test.")]
-
-
-def check_split(split: str, task: Task) -> None:
-    if split not in task.splits:
-        raise SteerError(f"--split: {unknown('split', split, task.splits)}")
+FormatOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--format",
+        help="Write pictures also as pdf or svg; give it again for both. The PNG is always written.",
+        autocompletion=complete_format,
+    ),
+]
+EpisodeOption = Annotated[int | None, typer.Option(help="Number of a test episode, or of a line of --task, from 0.")]
+PromptOption = Annotated[str | None, typer.Option(help='Your own: "B S A | A = red | B = blue | A S B = blue red".')]

@@ -6,7 +6,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
 
 @contextmanager
@@ -16,7 +23,10 @@ def bar(title: str, total: float, quiet: bool = False, unit: str = "") -> Iterat
     if quiet or not console.is_terminal:
         yield lambda done, text: None
         return
-    columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TextColumn(unit), TimeRemainingColumn())
+    counted = (
+        MofNCompleteColumn() if total > 1 else TaskProgressColumn()
+    )  # of a whole, its share: it moves from the start
+    columns = (TextColumn(title), BarColumn(), counted, TextColumn(unit), TimeRemainingColumn())
     with Progress(*columns, TextColumn("{task.fields[text]}"), console=console, transient=True) as progress:
         task = progress.add_task(title, total=total, text="")
-        yield lambda done, text: progress.update(task, completed=round(done, 2), text=text)
+        yield lambda done, text: progress.update(task, completed=round(done, 4), text=text)

@@ -30,31 +30,16 @@ def reproduce(
     """Run every recipe of the paper: figures, a table of its claims, and an index page."""
     from json import dumps
 
-    from steer.base.errors import SteerError, unknown
-    from steer.base.files import make_folder
-    from steer.commands.folders import results_folder
     from steer.commands.pictures import warn
     from steer.commands.progress import bar
     from steer.drawing.tables import pairs, render
-    from steer.experiments.many import interrupted
-    from steer.models.checkpoint import load_checkpoint
-    from steer.models.devices import check_device
-    from steer.paper.reproduce import AGAINST
-    from steer.paper.reproduce import reproduce as run_all
+    from steer.paper.api import reproduce as run_all
     from steer.paper.verdicts import tally
-    from steer.results.files import RESULT
 
-    check_device(device)
-    if against not in AGAINST:
-        raise SteerError(f"--against: {unknown('table of claims', against, list(AGAINST))}")
-    loaded = load_checkpoint(checkpoint, device)
-    folder = out or results_folder("reproduce", checkpoint, *([] if against == "paper" else [against]))
-    make_folder(folder)
-    try:
-        with bar("reproducing", 1.0, quiet) as advance:
-            made = run_all(loaded, folder, advance, episodes, force, AGAINST[against])
-    except KeyboardInterrupt as error:
-        raise interrupted(len(list(folder.glob(f"*/{RESULT}"))), len(AGAINST[against].recipes())) from error
+    with bar("reproducing", 1.0, quiet) as advance:
+        made = run_all(
+            checkpoint, out=out, device=device, episodes=episodes, force=force, against=against, tell=advance
+        )
     for outcome in made.outcomes:
         warn(*(f"{outcome.name}: {reason}" for reason in outcome.undrawn))
     if json:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from steer.commands.options import DeviceOption, DtypeOption, JsonOption, MemoryOption, QuietOption
+from steer.commands.completion import complete_recipe
+from steer.commands.options import DeviceOption, DtypeOption, FormatOption, JsonOption, MemoryOption, QuietOption
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +18,12 @@ if TYPE_CHECKING:
 
 def run(
     recipes: Annotated[
-        list[str], typer.Argument(metavar="RECIPE... [KEY=VALUE]...", help="Files, folders or shipped names; changes.")
+        list[str],
+        typer.Argument(
+            metavar="RECIPE... [KEY=VALUE]...",
+            help="Files, folders or shipped names; changes.",
+            autocompletion=complete_recipe,
+        ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the results, one folder each.")] = Path(
         "results"
@@ -27,21 +33,24 @@ def run(
     memory: MemoryOption = "4G",
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Recipes at a time, in processes of their own.")] = 1,
     force: Annotated[bool, typer.Option("--force", help="Run again, even if the result is saved.")] = False,
+    formats: FormatOption = None,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Run recipes: print a table, write rows, metadata and figures. Saved results are not computed again."""
     from json import dumps
 
-    from steer.base.memory import parse_memory
     from steer.commands.pictures import warn
     from steer.commands.progress import bar
-    from steer.experiments.many import Job, run_batch, split_changes
+    from steer.experiments.api import run_many
+    from steer.experiments.many import split_changes
 
     names, changes = split_changes(recipes)
-    job = Job(changes, out, device, dtype, parse_memory(memory), force)
-    with bar("running", 1.0, quiet, unit="") as advance:
-        outcomes = run_batch(names, job, jobs, advance)
+    with bar("running", 1.0, quiet) as advance:
+        outcomes = run_many(
+            names, changes=changes, out=out, device=device, dtype=dtype, memory=memory, jobs=jobs, force=force,
+            formats=formats or (), tell=advance,
+        )  # fmt: skip
     if json:
         done = [outcome.to_json() for outcome in outcomes]
         typer.echo(dumps(done[0] if len(done) == 1 else done, indent=1))

@@ -11,6 +11,7 @@ from steer.discover.search import Tell, discover
 from steer.drawing.figures.circuit import draw_all
 from steer.drawing.figures.draw import attempt
 from steer.models.checkpoint import Checkpoint, load_checkpoint, read_record
+from steer.models.devices import check_device
 from steer.results.circuit import Circuit, read_circuit, write_circuit
 from steer.results.evidence import SearchSettings
 
@@ -35,10 +36,12 @@ def capable() -> list[str]:
 
 
 def find_circuit(
-    name: str, folder: Path, settings: SearchSettings, force: bool = False, tell: Tell = lambda done, text: None
-) -> Discovery:
+    name: str, folder: Path, settings: SearchSettings, force: bool = False, tell: Tell = lambda done, text: None,
+    device: str = "cpu",
+) -> Discovery:  # fmt: skip
     """The circuit, written to its folder and drawn."""
-    loaded = load_checkpoint(name, circuit=not force)  # with --force a broken circuit file is ignored
+    check_device(device)
+    loaded = load_checkpoint(name, device, circuit=not force)  # with --force a broken circuit file is ignored
     circuit = None if force else _saved(folder, loaded, settings)
     known = circuit is not None
     if circuit is None:

@@ -1,4 +1,4 @@
-"""One self-contained HTML page: a table and every figure. No network, no scripts."""
+"""One self-contained HTML page: a table that can be sorted, and every figure. No network."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ class Line:
 
     mark: str
     cells: tuple[str, ...]
+    target: str = ""  # the section that its last cell leads to
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,13 @@ class Section:
     caption: str = ""
     pictures: Sequence[Path] = ()
     faults: Sequence[str] = ()
+    claims: Sequence[tuple[int, str]] = ()  # lines of the table that it is about: number, from 1, and text
+    command: str = ""  # that gives it again
+    recipe: str = ""  # as it stands in its file
+    columns: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+    file: str = ""  # that has all rows, seen from the page
+    provenance: Sequence[tuple[str, str]] = ()
 
 
 @dataclass(frozen=True)

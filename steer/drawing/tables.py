@@ -14,9 +14,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from steer.results.compare import HOW, Comparison, Difference
 from steer.results.details import Pattern
 from steer.results.result import Result
-from steer.results.rows import Row, overall, own_warning, shared_warnings
+from steer.results.rows import Row, number, overall, own_warning, shared_warnings
 
 WIDEST = 100_000  # columns, if the output is not a terminal
 EDITED = 12  # sites that fit on a line
@@ -40,11 +41,11 @@ def make_table(titles: Sequence[str], lines: Iterable[Sequence[str]], right: Seq
     lines = list(lines)
     filled = [n for n in range(len(titles)) if any(line[n] for line in lines)]
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold", show_header=any(titles))
-    for number in filled:
-        side = "right" if titles[number] in right else "left"
-        table.add_column(Text(titles[number]), justify=side, overflow="fold")  # type: ignore[arg-type]
+    for column in filled:
+        side = "right" if titles[column] in right else "left"
+        table.add_column(Text(titles[column]), justify=side, overflow="fold")  # type: ignore[arg-type]
     for line in lines:
-        table.add_row(*(Text(line[number]) for number in filled))
+        table.add_row(*(Text(line[column]) for column in filled))
     return table
 
 
@@ -55,11 +56,6 @@ def pairs(lines: Iterable[tuple[str, str]]) -> Table:
 
 def interval(low: float, high: float, unit: str = "share") -> str:
     return f"{number(low, unit)} to {number(high, unit)}"
-
-
-def number(value: float, unit: str = "share") -> str:
-    """A share as a percentage, any other number with three digits."""
-    return f"{value:.1%}" if unit == "share" else f"{value:.3f}"
 
 
 def row_table(rows: Sequence[Row], positions: bool = False) -> Table:
@@ -103,6 +99,47 @@ def _edited(result: Result) -> dict[str, tuple[str, ...]]:
         and 0 < len(sites) <= EDITED
         and condition not in " ".join(sites)
     }
+
+
+def listing_table(lines: Iterable[Sequence[str]]) -> Table:
+    """What lies in a folder of results."""
+    return make_table(("recipe", "changes", "checkpoint", "episodes", "date", "folder"), lines, ("episodes",))
+
+
+def comparison_parts(made: Comparison, positions: bool = False) -> list[Table | str]:
+    """Two results side by side: a line for each number that both have."""
+    titles = ("condition", "measure", "of", "against", "position", "first", "second", "difference", "95 % interval", "")
+    shown = [one for one in made.differences if positions or one.first.position is None]
+    table = make_table(titles, map(_difference_cells, shown), ("position", "first", "second", "difference"))
+    below = [
+        f"{len(rows)} rows only in the {which}"
+        for which, rows in zip(("first", "second"), made.only, strict=True)
+        if rows
+    ]
+    head = [f"first: {made.names[0]}", f"second: {made.names[1]}", HOW[made.pairing], ""]
+    return [*head, table, *([""] if below else []), *below]
+
+
+def _difference_cells(one: Difference) -> tuple[str, ...]:
+    condition, measure, of, *numbers = one.cells
+    place = "" if one.first.position is None else str(one.first.position)
+    return (condition, measure, of, one.first.against, place, *numbers)
+
+
+def sheet_text(patterns: Sequence[Pattern]) -> str:
+    """For every head how much of its attention is on the right tokens; those that look at them most come first."""
+    shares = sorted(((right_share(one), one) for one in patterns), key=lambda pair: -(pair[0] or 0))
+    lines = [(one.head, ", ".join(one.roles), "–" if share is None else f"{share:.2f}") for share, one in shares]
+    head = f"{patterns[0].prompt}", f"answer: {' '.join(patterns[0].answer)}", ""
+    return render(*head, make_table(("head", "role", "attention on right tokens"), lines))
+
+
+def right_share(pattern: Pattern) -> float | None:
+    """The mean attention on what is right to look at, over the queries that have something; None without any."""
+    queries = dict.fromkeys(query for query, _ in pattern.right)
+    if not queries:
+        return None
+    return sum(pattern.weights[query][key] for query, key in pattern.right) / len(queries)
 
 
 def pattern_text(pattern: Pattern, most: int = 4) -> str:

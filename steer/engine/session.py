@@ -137,13 +137,16 @@ class Session:
                 self._told(len(self.batches) + done * (len(forced) - 1) + number)  # the first is the clean run
                 if run.condition is not None:
                     yield Found(batch, run, values)
+        steps = len(self.batches) * self.plan.forwards
         for run in greedy:
             for batch in self.batches:
                 written = self.generate(run, batch)
+                self._told(steps := steps + _steps(run))
                 yield Found(batch, run, Reading(self.engine.model, {}), written)
 
     def _told(self, forwards: int) -> None:
-        self.tell(forwards / (len(self.batches) * self.plan.forwards))
+        """Forward passes that are done, of all batches; an answer that is written takes one for each step."""
+        self.tell(forwards / (len(self.batches) * (self.plan.forwards + sum(map(_steps, self.plan.runs)))))
 
     def run(self, run: Run, worlds: Worlds) -> Reading:
         """One run on a batch, given the runs before it."""
@@ -196,6 +199,11 @@ class Session:
 
         assert isinstance(run.decoding, Greedy)
         return write_answers(engine.model, batch, next_logits, run.decoding.longest)
+
+
+def _steps(run: Run) -> int:
+    """The most steps of an answer that a run writes itself."""
+    return run.decoding.longest if isinstance(run.decoding, Greedy) else 0
 
 
 def _placed(edit: Edit, layout: Layout) -> Iterator[tuple[Site, Value]]:

@@ -1,28 +1,130 @@
-"""The verbs of the command line as Python functions."""
+"""Recipes from Python: built, run, planned and checked, with the defaults and the messages of the command line.
+
+The other verbs stand beside this file; `steer/__init__.py` lists them all. No torch until something is run.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from steer.base.errors import keyed
-from steer.base.yaml import Document
-from steer.experiments.one import run_experiment
-from steer.models.families import load_subject
-from steer.models.subject import Subject
-from steer.recipe.load import Loaded, load_recipe
-from steer.recipe.tasked import schema_for
+from steer.base.errors import ConfigError, SteerError
+from steer.base.memory import parse_memory
+from steer.base.shipped import DEFAULT_TASK
+from steer.drawing.look import look_of
+from steer.experiments.given import (
+    Changes,
+    CheckpointLike,
+    RecipeLike,
+    change_words,
+    name_of,
+    recipe_from_keys,
+    recipe_of,
+    subject_for,
+)
+from steer.recipe.load import Loaded, gather, load_recipe
+from steer.results.provenance import Json
 from steer.results.result import Result
+
+if TYPE_CHECKING:
+    from steer.engine.text import Planned
+    from steer.experiments.many import Outcome
 
 
 def build_recipe(name: str = "recipe", **keys: Any) -> Loaded:
     """A recipe from keyword arguments, checked like one from a file: `build_recipe(kind="clean", measures=[…])`."""
-    document = Document(name, keys)
-    return Loaded(name, schema_for(document).check(document), document)
+    return recipe_from_keys(name, keys)
 
 
-def run(recipe: Loaded | str, checkpoint: Subject | None = None) -> Result:
-    """Run a recipe (or one by name), on the checkpoint that it names or on another. Nothing is written to disk."""
-    recipe = load_recipe(recipe) if isinstance(recipe, str) else recipe
-    with recipe.placing(), keyed("checkpoint"):
-        checkpoint = checkpoint or load_subject(recipe.recipe.checkpoint)
-    return run_experiment(recipe, checkpoint)
+def run(
+    recipe: RecipeLike, checkpoint: CheckpointLike | None = None, *, changes: Changes = (),
+    out: Path | str | None = None, device: str = "cpu", dtype: str = "float32", memory: str = "4G",
+    force: bool = False, formats: Sequence[str] = (), tell: Callable[[float], None] = lambda done: None,
+) -> Result:  # fmt: skip
+    """Run a recipe (by name or path, a dict, or a loaded one) on the checkpoint that it names, or on another.
+
+    With `out`, the result is written to a folder there as `steer run` does, and not computed again if it is there
+    already; without, nothing is written to disk.
+    """
+    from steer.engine.engine import Engine
+    from steer.experiments.one import experiment_hash, run_experiment
+
+    most = parse_memory(memory)
+    loaded = recipe_of(recipe, changes, _named(recipe, checkpoint))
+    subject = subject_for(loaded, checkpoint, device, dtype)
+    engine = Engine(subject.model, most // 4, most)
+    if out is None:
+        return run_experiment(loaded, subject, tell, engine)
+    from steer.experiments.many import run_loaded
+
+    content = experiment_hash(loaded.recipe, subject, loaded.folder, most)
+    folder = Path(out) / f"{loaded.name}-{content[:8]}"
+    result = run_loaded(loaded, subject, folder, force, tell, engine, content, look_of(formats)).result
+    assert result is not None
+    return result
+
+
+def _named(recipe: RecipeLike, checkpoint: CheckpointLike | None) -> str | None:
+    """Another checkpoint by name is a change of the recipe, which may then be about another task."""
+    return None if checkpoint is None or isinstance(recipe, Loaded) else name_of(checkpoint)
+
+
+def run_many(
+    recipes: Sequence[str | Path], *, changes: Changes = (), out: Path | str = "results", device: str = "cpu",
+    dtype: str = "float32", memory: str = "4G", jobs: int = 1, force: bool = False, formats: Sequence[str] = (),
+    tell: Callable[[float, str], None] = lambda done, name: None,
+) -> list[Outcome]:  # fmt: skip
+    """Run recipes by name, path or folder; a bad one does not stop the others: each outcome has a result or faults."""
+    from steer.experiments.many import Job, run_batch
+
+    job = Job(change_words(changes), Path(out), device, dtype, parse_memory(memory), force, look_of(formats))
+    return run_batch(list(map(str, recipes)), job, jobs, tell)
+
+
+def plan(recipe: RecipeLike, checkpoint: str | Path | None = None, *, changes: Changes = ()) -> Planned:
+    """The dry run: which forward passes a recipe means, what each edits and reads."""
+    from steer.engine.schedule import make_schedule
+    from steer.engine.text import Planned, describe_plan
+    from steer.models.families import steps_of
+
+    loaded = recipe_of(recipe, changes, _named(recipe, checkpoint))
+    names = loaded.names()
+    lowered = loaded.lower(names)
+    schedule = make_schedule(lowered.plan, names.layout, steps_of(loaded.recipe.checkpoint))
+    unmoved = [(where, number, loaded.recipe.measures[number].name) for where, number in sorted(lowered.unmoved)]
+    return Planned(describe_plan(loaded.name, schedule), tuple(unmoved))
+
+
+def validate(*recipes: RecipeLike) -> tuple[str, ...]:
+    """Check recipes, also folders of them, and give their names; every fault of all of them is raised at once."""
+    checked = check_recipes(recipes)
+    faults = [fault for found in checked.values() for fault in found]
+    if faults:
+        raise ConfigError(*faults)
+    return tuple(checked)
+
+
+def check_recipes(recipes: Sequence[RecipeLike]) -> dict[str, tuple[str, ...]]:
+    """Recipe -> what is wrong with it; of a name that is no recipe's, that."""
+    named = [str(one) for one in recipes if isinstance(one, str | Path)]
+    paths, missing = gather(named)
+    made = {f"recipe {number + 1}": one for number, one in enumerate(recipes) if not isinstance(one, str | Path)}
+    return missing | {name: _faults(one) for name, one in ({str(path): path for path in paths} | made).items()}
+
+
+def _faults(recipe: RecipeLike) -> tuple[str, ...]:
+    try:
+        loaded = load_recipe(str(recipe)) if isinstance(recipe, str | Path) else recipe_of(recipe)
+        loaded.lower(loaded.names())
+    except SteerError as error:
+        return error.faults
+    return ()
+
+
+def schema(task: str = DEFAULT_TASK) -> Json:
+    """The JSON Schema of recipes about a task."""
+    from steer.recipe.tasked import recipe_schema
+    from steer.tasks import TASKS
+
+    return recipe_schema(TASKS[task]).json()

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 
 from steer.anatomy.nodes import Site
 from steer.base.errors import SteerError
+from steer.base.shown import Card, Shown
 from steer.base.yaml import Document
 from steer.engine.engine import Engine
 from steer.engine.session import Found, Inputs, Session
 from steer.experiments.attend import plain_numbers
+from steer.measures.marks import right_entries
 from steer.measures.pattern import axis_tokens
 from steer.models.subject import Subject
 from steer.recipe.lower import lower
@@ -24,8 +26,8 @@ from steer.tasks.task import Example, Handle, Task
 STEERED = "steered"
 
 
-@dataclass(frozen=True)
-class SteeredAnswer:
+@dataclass(frozen=True, repr=False)
+class SteeredAnswer(Shown):
     """What the model says, what it should say with one variable changed, and what it says when steered."""
 
     prompt: str
@@ -40,6 +42,25 @@ class SteeredAnswer:
     after: Pattern | None
     program: str  # the task's name for the program that computes its answers
 
+    @property
+    def patterns(self) -> tuple[Pattern, ...]:
+        """Before and after, where the task knows whose attention to look at."""
+        return tuple(filter(None, (self.before, self.after)))
+
+    def card(self) -> Card:
+        return Card(f"{self.checkpoint}, with another {self.variable}", self.lines)
+
+    @property
+    def lines(self) -> list[tuple[str, str]]:
+        """What was asked and said, each with its name."""
+        said = "as predicted" if self.steered == self.predicted else "not as predicted"
+        return [
+            ("prompt", self.prompt),
+            ("answer", " ".join(self.answer) + ("" if self.answer == self.right else "   (wrong)")),
+            ("predicted", f"{' '.join(self.predicted)}   ({self.program} with another {self.variable})"),
+            ("steered", f"{' '.join(self.steered)}   ({said}; changed at {', '.join(self.sites)})"),
+        ]
+
 
 @torch.no_grad()
 def ask(subject: Subject, episode: Example, variable: str, sites: Sequence[str] = ()) -> SteeredAnswer:
@@ -53,17 +74,21 @@ def ask(subject: Subject, episode: Example, variable: str, sites: Sequence[str] 
     vocabulary = subject.scoring.vocabulary
     head = subject.names.head(f"${task.output_role}") if task.output_role else None
 
-    def runs(shown: Example) -> list[Found]:
-        return list(Session(engine, plan, Inputs([shown], [other])))
+    def runs(shown: Example) -> Iterator[Found]:
+        return iter(Session(engine, plan, Inputs([shown], [other])))
 
     def look(condition: str, written: tuple[str, ...]) -> Pattern | None:
         if head is None:
             return None
-        found = runs(episode.answering(written))
-        one = next(one for one in found if one.run.condition == condition)
+        one = next(one for one in runs(episode.answering(written)) if one.run.condition == condition)
         queries, keys = axis_tokens(engine.layout, head, one.batch, 0, vocabulary)
         weights = plain_numbers(one.values[Site(head, "pattern")][0])
-        return Pattern(str(head), str(episode), written, queries, keys, weights, condition, expected=episode.answer)
+        wanted = episode.answering(other.answer) if condition == STEERED else episode  # what is to be said now
+        right = right_entries(subject.names, task, head, wanted, one.batch, 0)
+        return Pattern(
+            str(head), str(episode), written, queries, keys, weights, condition, episode.answer,
+            tuple(subject.names.plays(head)), right,
+        )  # fmt: skip
 
     written = {one.run.condition: one.written for one in runs(episode) if one.written is not None}
     clean, steered = (vocabulary.decode_answer(written[when][0].tolist()) for when in ("before", STEERED))

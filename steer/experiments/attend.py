@@ -11,6 +11,7 @@ from steer.anatomy.nodes import Node, Site
 from steer.base.errors import SteerError
 from steer.engine.engine import Engine
 from steer.engine.session import Inputs, Session
+from steer.measures.marks import right_entries
 from steer.measures.pattern import axis_tokens
 from steer.models.greedy import write_answers
 from steer.models.subject import Subject
@@ -40,13 +41,27 @@ def choose_episode(subject: Subject, number: int | None, prompt: str | None) -> 
 @torch.no_grad()
 def attention_pattern(subject: Subject, head: Node, episode: Example) -> Pattern:
     """A head's pattern while the model reads the prompt and writes its own answer."""
-    engine, site = Engine(subject.model), Site(head, "pattern")
+    return attention_patterns(subject, [head], episode)[0]
+
+
+@torch.no_grad()
+def attention_patterns(subject: Subject, heads: Sequence[Node], episode: Example) -> list[Pattern]:
+    """The same for several heads, from one forward pass."""
+    engine, sites = Engine(subject.model), [Site(head, "pattern") for head in heads]
     subject.examine([episode])
     written = answer_of(subject, engine, episode)
-    (found,) = Session(engine, clean_plan([site]), Inputs([episode.answering(written)]))
-    weights = found.values[site][0]
-    queries, keys = axis_tokens(engine.layout, head, found.batch, 0, subject.scoring.vocabulary)
-    return Pattern(str(head), str(episode), written, queries, keys, plain_numbers(weights), expected=episode.answer)
+    (found,) = Session(engine, clean_plan(sites), Inputs([episode.answering(written)]))
+    patterns = []
+    for head, site in zip(heads, sites, strict=True):
+        queries, keys = axis_tokens(engine.layout, head, found.batch, 0, subject.scoring.vocabulary)
+        right = right_entries(subject.names, subject.task, head, episode, found.batch, 0)
+        patterns.append(
+            Pattern(
+                str(head), str(episode), written, queries, keys, plain_numbers(found.values[site][0]),
+                expected=episode.answer, roles=tuple(subject.names.plays(head)), right=right,
+            )
+        )  # fmt: skip
+    return patterns
 
 
 def answer_of(subject: Subject, engine: Engine, episode: Example) -> tuple[str, ...]:

@@ -11,10 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
+from rich.table import Table
 from torch import Tensor
 
 from steer.anatomy.layout import Layout
 from steer.anatomy.nodes import Node, Site
+from steer.base.shown import Card, Shown
+from steer.drawing.tables import interval, make_table
 from steer.engine.engine import Engine
 from steer.engine.session import Inputs, Session
 from steer.measures.alignment import Alignment, add_alignment, looked_at
@@ -26,13 +29,18 @@ from steer.models.scoring import Scoring
 from steer.models.subject import Subject
 from steer.plan.plan import clean_plan
 from steer.results.details import Histogram
-from steer.results.rows import Labels, Row
+from steer.results.rows import ROW_TITLES, Labels, Row, number, row_cells
 from steer.results.tally import Tally, bootstrap_weights
 from steer.tasks.task import ANSWER, Example
 
+TITLES = {
+    "logit-attribution": "logit contribution (final norm frozen)",
+    "attention-accuracy": "attention accuracy",
+}
 
-@dataclass
-class Page:
+
+@dataclass(repr=False)
+class Page(Shown):
     """One component. A row's `group` is a token of the answer; empty: all of them."""
 
     component: str
@@ -42,6 +50,11 @@ class Page:
     alignment: Histogram | None = None
     left_out: list[str] = field(default_factory=list)
     numbering: str = ""  # whose numbering the heads have, if they were renumbered
+    token: str = "token"  # what the task calls a token that counts
+
+    def card(self) -> Card:
+        rows = [row_cells(row) for row in self.rows if row.position is None and not row.group]
+        return Card(f"{self.component} of {self.checkpoint}: {self.examples:,} episodes", (), ROW_TITLES, rows)
 
 
 @torch.no_grad()
@@ -68,6 +81,7 @@ def component_page(subject: Subject, node: Node, episodes: Sequence[Example], se
     if copies(layout, node):
         page.alignment = aligned.histogram("clean", str(node))
     page.left_out, page.numbering = _left_out(node, layout), subject.weights.numbering
+    page.token = subject.task.words.token
     return page
 
 
@@ -125,3 +139,28 @@ def _left_out(node: Node, layout: Layout) -> list[str]:
     if not node.is_head:
         notes.append("no attention pattern: it is not a head")
     return notes
+
+
+def page_parts(page: Page) -> list[Table | str]:
+    """The page as tables and lines."""
+    parts: list[Table | str] = [
+        f"{page.component} of {page.checkpoint}, {page.examples:,} test episodes (95 % intervals)",
+        *filter(None, (page.numbering,)),
+    ]
+    for measure, title in TITLES.items():
+        rows = [row for row in page.rows if row.measure == measure]
+        lines = [(f"  {_place(r)}", number(r.value, r.unit), interval(r.low, r.high, r.unit)) for r in rows]
+        parts += ["", title, make_table(("", "value", "95 % interval"), lines, ("value",))] if rows else []
+    if page.alignment:
+        own, others = page.alignment.own, page.alignment.others
+        samples = {"  own row": own, "  other rows": others}
+        lines = [(name, f"{s.mean:.2f}", f"{s.low:.2f} to {s.high:.2f}") for name, s in samples.items()]
+        parts += ["", "OV alignment with the unembedding (middle 95 % of tokens)"]
+        parts += [make_table(("", "mean", "middle 95 %"), lines, ("mean",))]
+        above, tokens = page.alignment.above_null, page.alignment.tokens
+        parts += [f"  above 97.5 % of the others: {above:.1%} of {tokens:,} {page.token} tokens"]
+    return [*parts, *(f"({note})" for note in page.left_out)]
+
+
+def _place(row: Row) -> str:
+    return row.group or ("overall" if row.position is None else f"position {row.position}")

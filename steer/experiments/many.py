@@ -8,10 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from steer.base.errors import ConfigError, Fault, SteerError, keyed
+from steer.base.errors import ConfigError, Fault, SteerError
 from steer.base.files import check_folder, is_there
 from steer.base.log import BUG, LOG, is_debugging, traceback_of
 from steer.base.memory import MEMORY
+from steer.drawing.look import PLAIN, Look
+from steer.experiments.given import subject_for
 from steer.experiments.processes import TRIES, in_processes
 from steer.recipe.load import Loaded, gather, load_recipe
 from steer.recipe.schema import Recipe
@@ -36,6 +38,7 @@ class Job:
     dtype: str = "float32"
     memory: int = MEMORY
     force: bool = False
+    look: Look = PLAIN
 
 
 @dataclass
@@ -112,7 +115,7 @@ def run_and_send(path: Path, job: Job) -> Outcome:
     """Run a recipe in a worker. Its tensors stay on disk and are not sent back."""
     outcome = run_one(path, job)
     if outcome.result is not None:
-        outcome.result.tensors = {}  # `read_result` reads them back
+        outcome.result.tensors, outcome.result.samples = {}, None  # `read_result` reads them back
     return outcome
 
 
@@ -132,22 +135,17 @@ def _run(path: Path, job: Job, tell: Callable[[float], None]) -> Outcome:
 
     from steer.engine.engine import Engine
     from steer.experiments.one import experiment_hash
-    from steer.models.devices import check_device, check_dtype
-    from steer.models.families import load_subject
 
-    check_dtype(job.dtype)
-    check_device(job.device)
-    with loaded.placing(), keyed("checkpoint"):
-        checkpoint = load_subject(loaded.recipe.checkpoint, job.device, job.dtype)
+    checkpoint = subject_for(loaded, None, job.device, job.dtype)
     content = experiment_hash(loaded.recipe, checkpoint, loaded.folder, job.memory)
     folder = job.out / f"{loaded.name}-{content[:8]}"
     engine = Engine(checkpoint.model, job.memory // 4, job.memory)
-    return run_loaded(loaded, checkpoint, folder, job.force, tell, engine, content)
+    return run_loaded(loaded, checkpoint, folder, job.force, tell, engine, content, job.look)
 
 
 def run_loaded(
     loaded: Loaded, checkpoint: Subject, folder: Path, force: bool, tell: Callable[[float], None],
-    engine: Engine | None = None, content: str = "",
+    engine: Engine | None = None, content: str = "", look: Look = PLAIN,
 ) -> Outcome:  # fmt: skip
     """Run a recipe unless the folder holds its result already; draw its figures and write everything.
 
@@ -167,9 +165,9 @@ def run_loaded(
     if not unchanged or result.provenance != worded:
         result.provenance = worded
         write_result(result, folder)
-    elif are_drawn(result, folder):
+    elif are_drawn(result, folder, look):
         return Outcome(loaded.name, result, pictures(result, folder), unchanged)
-    drawn, undrawn = draw_each(result, folder)
+    drawn, undrawn = draw_each(result, folder, look)
     return Outcome(loaded.name, result, drawn, unchanged, undrawn=undrawn)
 
 

@@ -15,10 +15,12 @@ from pathlib import Path
 
 from torch import Tensor
 
+from steer.anatomy.nodes import parse_site
 from steer.base.memory import MEMORY
 from steer.base.version import __version__
 from steer.engine.engine import Engine
 from steer.engine.session import Inputs, Session
+from steer.experiments.activations import axes_of, axis_names, in_order
 from steer.experiments.examples import Shown, examples_of
 from steer.experiments.places import Spread, cut_warning, place_tokens, place_warnings
 from steer.measures.collect import Collectors
@@ -31,6 +33,7 @@ from steer.results.directions import direction_hash
 from steer.results.provenance import Provenance
 from steer.results.result import Result, content_hash
 from steer.results.rows import JOINT
+from steer.results.samples import sampled
 
 RESULT_REVISION = 4  # increase when a recipe's results may change: saved results are then computed again
 Tell = Callable[[float], None]
@@ -73,12 +76,16 @@ def _run(loaded: Loaded, subject: Subject, tell: Tell, engine: Engine, content: 
             saved.setdefault(f"{condition}/{site}", []).append((found.batch.rows, found.values[site].cpu()))
     rows = collectors.rows()
     details = [*collectors.details(), *place_tokens(lowered.plan, inputs.examples, engine.layout)]
-    tensors = {name: _in_order(parts, len(inputs.examples)) for name, parts in saved.items()}
+    along = {
+        name: axis_names(engine.layout, parse_site(name.rpartition("/")[2]), saved[name][0][1].ndim) for name in saved
+    }
+    axes = axes_of(subject, inputs.examples, engine.batches(inputs.examples), along) if saved else None
+    tensors = {name: in_order(parts, axes, name) for name, parts in saved.items() if axes}
     provenance = describe(
         loaded, subject, lowered.plan, inputs, content or experiment_hash(recipe, subject, loaded.folder)
     )
     provenance = replace(provenance, seconds=round(time.perf_counter() - started, 2))
-    return Result(provenance, rows, tensors, details)
+    return Result(provenance, rows, tensors, details, axes=axes, samples=sampled(inputs.examples, collectors.tallies()))
 
 
 def _warning(recipe: Recipe, plan: Plan, shown: Shown, spread: Spread) -> str:
@@ -109,6 +116,7 @@ def describe(loaded: Loaded, subject: Subject, plan: Plan, inputs: Inputs, conte
         intervals="95 %, bootstrap over examples; Wilson where an example is one hit or miss",
         forwards=plan.forwards, device=str(weight.device), dtype=str(weight.dtype).removeprefix("torch."),
         versions=versions(), task=subject.task.name,
+        roles={role: tuple(map(str, heads)) for role, heads in subject.names.roles.items()},
     )  # fmt: skip
 
 
@@ -142,13 +150,3 @@ def experiment_hash(recipe: Recipe, subject: Subject, folder: Path = Path(), mem
     if recipe.files:
         settings["files"] = {name: direction_hash(folder / name) for name in recipe.files}
     return content_hash(question, subject.weights.identity, __version__, settings)
-
-
-def _in_order(parts: list[tuple[list[int], Tensor]], count: int) -> Tensor:
-    """Batches put back into the order of the episodes, padded with zeros to one size."""
-    size = [max(value.shape[axis] for _, value in parts) for axis in range(1, parts[0][1].ndim)]
-    whole = parts[0][1].new_zeros(count, *size)
-    for rows, value in parts:
-        for row, one in zip(rows, value, strict=True):
-            whole[row][tuple(slice(n) for n in one.shape)] = one
-    return whole

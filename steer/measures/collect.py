@@ -13,7 +13,7 @@ from steer.measures.measure import Sums
 from steer.measures.setting import Setting
 from steer.results.details import Detail
 from steer.results.rows import Mark, Row
-from steer.results.tally import bootstrap_weights
+from steer.results.tally import Tally, bootstrap_weights
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -55,6 +55,10 @@ class Collectors:
         mark = self.marks.get(row.condition, Mark())
         arrived = "" if mark.end == "unchanged" else self.arrived.warning(row.condition, number)
         return replace(self.setting.warned(row, arrived), end=mark.end, site=mark.site, place=mark.place)
+
+    def tallies(self) -> list[Tally]:
+        """What each example gave."""
+        return [tally for sums in self.each for tally in sums.tallies()]
 
     def details(self) -> list[Detail]:
         return [detail for sums in self.each for detail in sums.details()]

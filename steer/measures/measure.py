@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from steer.models.protocol import Batch, Reading
     from steer.results.details import Detail
     from steer.results.rows import Row
-    from steer.results.tally import Floats
+    from steer.results.tally import Floats, Tally
 
 RowNames: TypeAlias = tuple[tuple[str, ...], ...]
 
@@ -52,6 +52,10 @@ class Sums(ABC):
     def rows(self, weights: Floats) -> list[Row]: ...
 
     def details(self) -> Sequence[Detail]:
+        return ()
+
+    def tallies(self) -> Sequence[Tally]:
+        """What each example gave, where rows are means over examples."""
         return ()
 
 

@@ -12,6 +12,7 @@ from steer.anatomy.layout import Layout
 from steer.anatomy.named import Heads
 from steer.anatomy.nodes import Node, Site
 from steer.base.errors import Key, KeyedError
+from steer.measures.marks import right_entries
 from steer.measures.measure import Measure, Reads, Sums, pattern_reads, rows_of
 from steer.measures.setting import Setting
 from steer.results.details import Detail, Pattern
@@ -59,8 +60,11 @@ class Patterns(Sums):
             weights = values[Site(head, "pattern")][row, : len(queries), : len(keys)]
             rounded = tuple(tuple(round(w, 4) for w in line) for line in weights.tolist())
             roles = tuple(self.setting.names.plays(head))
+            right = right_entries(self.setting.names, self.setting.task, head, episode, batch, row)
             self.patterns.append(
-                Pattern(str(head), str(episode), episode.answer, queries, keys, rounded, condition, roles=roles)
+                Pattern(
+                    str(head), str(episode), episode.answer, queries, keys, rounded, condition, roles=roles, right=right
+                )
             )
 
     def rows(self, weights: Floats) -> list[Row]:

@@ -84,3 +84,6 @@ class Counted(Sums):
 
     def rows(self, weights: Floats) -> list[Row]:
         return self.book.rows(weights)
+
+    def tallies(self) -> Sequence[Tally]:
+        return tuple(self.book.tallies.values())

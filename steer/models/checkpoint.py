@@ -11,11 +11,13 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from steer.anatomy.names import Names
 from steer.anatomy.nodes import Node
@@ -23,6 +25,7 @@ from steer.base.errors import CheckpointError
 from steer.base.files import open_file, write_atomically
 from steer.base.log import LOG
 from steer.base.shipped import RECORD, locate
+from steer.base.shown import Card, Shown
 from steer.models.decoding import answers
 from steer.models.header import read_header
 from steer.models.plain.config import ModelConfig
@@ -46,7 +49,7 @@ WEIGHTS = "model.safetensors"
 SHOWN = 8  # names that a message lists; the rest are counted
 
 
-class Checkpoint:
+class Checkpoint(Shown):
     """A model of the plain family ready to be studied (a `Subject`), with its record."""
 
     def __init__(
@@ -63,6 +66,19 @@ class Checkpoint:
         self.circuit = circuit
         self.task = task or TASKS[record.task]
         self.names = names or make_names(record, circuit, Path(name))
+
+    def card(self) -> Card:
+        config, accuracy = self.record.config, (self.record.accuracy or {}).get("exact_match")
+        size = f"{config.encoder_layers}+{config.decoder_layers} layers, {config.heads} heads, d_model {config.d_model}"
+        pairs = [
+            ("about", self.record.description),
+            ("task", self.task.name),
+            ("weights", self.record.weights_sha256[:12]),
+        ]
+        pairs += [] if accuracy is None else [("held-out exact match", f"{accuracy:.1%}")]
+        roles = self.circuit.roles if self.circuit else {}
+        pairs += [(f"${role}", ", ".join(heads)) for role, heads in roles.items()]
+        return Card(f"checkpoint {self.name}: {size}", pairs)
 
     def about(self, task: Task) -> Checkpoint:
         return Checkpoint(self.transformer, self.record, self.name, self.circuit, task, self.names)
@@ -129,12 +145,22 @@ def load_checkpoint(
     return Checkpoint(model.to(device=device, dtype=dtype), record, folder.resolve().name, known, names=names)
 
 
+class Uninitialised(TorchFunctionMode):
+    """Modules whose weights are not drawn: on the meta device that alone would import all of torch's compiler."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        named = kwargs or {}
+        if getattr(func, "__module__", "") == "torch.nn.init":
+            return named["tensor"] if "tensor" in named else args[0]
+        return func(*args, **named)
+
+
 def read_weights(path: Path, config: ModelConfig) -> bytes:
     """The file's bytes, after its header and its length were compared with the tensors of such a model.
 
     Nothing large is read or built before that: the comparison is with a model without values.
     """
-    with torch.device("meta"):
+    with torch.device("meta"), Uninitialised():
         expected = Transformer(config).state_dict()
     with open_file(path, CheckpointError) as file:
         found, length = read_header(file, str(path))

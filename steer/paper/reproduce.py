@@ -8,6 +8,7 @@ All recipes share one engine, and with it the clean run of those that look at th
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -19,7 +20,8 @@ from steer.anatomy.named import named_keys
 from steer.anatomy.names import Names
 from steer.base.errors import SteerError
 from steer.base.files import write_atomically
-from steer.base.shipped import RECIPES
+from steer.base.shipped import RECIPES, recipe_names
+from steer.base.shown import Card, Shown
 from steer.drawing.page import Line, Page, Section, write_page
 from steer.experiments.many import Outcome, run_loaded
 from steer.paper.anchors import SOURCE, judge_anchors
@@ -27,14 +29,18 @@ from steer.paper.claims import judge_all
 from steer.paper.verdicts import AS, DIFFERS, FULL, OPEN, QUICK, Roles, Verdict, tally
 from steer.recipe.kinds.compare import Compare
 from steer.recipe.load import Loaded, load_recipe
-from steer.results.provenance import Json
+from steer.results.circuit import CIRCUIT, Circuit, write_circuit
+from steer.results.files import ROWS
+from steer.results.provenance import Json, Provenance
 from steer.results.result import Result
+from steer.results.rows import ROW_TITLES, overall, row_cells
 
 if TYPE_CHECKING:
     from steer.models.checkpoint import Checkpoint
 
 Advance = Callable[[float, str], None]
 Spec = TypeVar("Spec", bound=BaseModel)
+CIRCUIT_SECTION = "circuit"
 MARKS = {AS: "same", DIFFERS: "other", OPEN: "open"}  # the colour of a verdict's line
 
 
@@ -70,16 +76,25 @@ AGAINST = {
 }  # fmt: skip
 
 
-@dataclass
-class Reproduction:
+@dataclass(repr=False)
+class Reproduction(Shown):
     checkpoint: str
     outcomes: list[Outcome]
     claims: list[Verdict]
     index: Path
     against: Against = PAPER
+    circuit: Path | None = None  # the picture of the checkpoint's circuit, where one is known
+
+    def card(self) -> Card:
+        rows = [(claim.figure, claim.claim, claim.paper, claim.here, claim.verdict) for claim in self.claims]
+        title = f"{self.checkpoint}: {len(self.claims)} claims: {tally(self.claims)}"
+        return Card(title, [("page", str(self.index))], ("Fig.", "claim", self.against.where, "here", "verdict"), rows)
 
     def to_json(self) -> Json:
-        return {"checkpoint": self.checkpoint, "claims": [asdict(claim) for claim in self.claims]}
+        return {
+            "checkpoint": self.checkpoint,
+            "claims": [asdict(claim) | {"outcome": claim.kind} for claim in self.claims],
+        }
 
 
 def reproduce(
@@ -112,15 +127,27 @@ def reproduce(
     results = {outcome.name: outcome.result for outcome in outcomes if outcome.result is not None}
     status = FULL if episodes is None else f"{QUICK}: {episodes:,} episodes at most for each recipe"
     claims = against.judge(results, roles, missing, status)
-    made = Reproduction(checkpoint.name, outcomes, claims, out / "index.html", against)
+    picture = _draw_circuit(checkpoint.circuit, out / CIRCUIT_SECTION)
+    made = Reproduction(checkpoint.name, outcomes, claims, out / "index.html", against, picture)
     write_tables(made, out)
     return made
+
+
+def _draw_circuit(circuit: Circuit | None, folder: Path) -> Path | None:
+    """A picture that fails must not lose the numbers."""
+    from steer.drawing.figures.circuit import draw_circuit
+    from steer.drawing.figures.draw import attempt
+
+    if circuit is None or not circuit.members:
+        return None
+    write_circuit(circuit, folder)
+    return attempt(lambda: draw_circuit(circuit, folder), CIRCUIT_SECTION)[0]
 
 
 def write_tables(made: Reproduction, out: Path) -> None:
     import pandas as pd
 
-    write_atomically(out / "claims.csv", pd.DataFrame(map(asdict, made.claims)).to_csv(index=False))
+    write_atomically(out / "claims.csv", pd.DataFrame(made.to_json()["claims"]).to_csv(index=False))
     write_atomically(out / "claims.json", json.dumps(made.to_json(), indent=1) + "\n")
     write_page(page_of(made), made.index)
 
@@ -134,21 +161,61 @@ def page_of(made: Reproduction) -> Page:
         notice=f"A {quick}." if quick else "",
         lead=" ".join(filter(None, (f"{len(made.claims)} claims: {tally(made.claims)}.", how, made.against.note))),
         columns=("Fig.", "claim", made.against.where, "this checkpoint", made.against.rule, "verdict", "recipe"),
-        lines=[_line(claim) for claim in made.claims],
-        sections=[_section(outcome) for outcome in made.outcomes],
+        lines=[_line(claim, made) for claim in made.claims],
+        sections=[*_circuit_section(made), *(_section(outcome, made) for outcome in made.outcomes)],
         small=made.against.rule,
     )
 
 
-def _line(claim: Verdict) -> Line:
+def _line(claim: Verdict, made: Reproduction) -> Line:
     cells = (claim.figure, claim.claim, claim.paper, claim.here, claim.rule, claim.verdict, claim.recipe)
-    return Line(MARKS.get(claim.kind, "none"), cells)
+    shown = {outcome.name: outcome.name for outcome in made.outcomes}
+    shown |= {CIRCUIT: CIRCUIT_SECTION} if made.circuit else {}
+    return Line(MARKS.get(claim.kind, "none"), cells, shown.get(claim.recipe, ""))
 
 
-def _section(outcome: Outcome) -> Section:
+def _circuit_section(made: Reproduction) -> list[Section]:
+    if made.circuit is None:
+        return []
+    claims = [(n, f"{c.figure} {c.kind}") for n, c in enumerate(made.claims, 1) if c.recipe == CIRCUIT]
+    caption = "what feeds the output heads, traced from the logits back to the prompt"
+    command = f"steer discover --checkpoint {made.checkpoint}"
+    return [Section(CIRCUIT_SECTION, caption, [made.circuit], claims=claims, command=command)]
+
+
+def _section(outcome: Outcome, made: Reproduction) -> Section:
+    """One recipe: its claims, figure and rows, the command that gives them again, and where they come from."""
+    claims = [(n, f"{c.figure} {c.kind}") for n, c in enumerate(made.claims, 1) if c.recipe == outcome.name]
+    text = next((path.read_text() for path in made.against.recipes() if path.stem == outcome.name), "")
     if outcome.result is None:
-        return Section(outcome.name, faults=outcome.faults)
-    return Section(outcome.name, outcome.result.provenance.description, outcome.pictures)
+        return Section(outcome.name, faults=outcome.faults, claims=claims, recipe=text)
+    result = outcome.result
+    file = os.path.relpath(result.folder / ROWS, made.index.parent) if result.folder else ""
+    return Section(
+        outcome.name, result.provenance.description, outcome.pictures, (), claims,
+        _command(outcome.name, result.provenance), text, ROW_TITLES, [row_cells(row) for row in overall(result.rows)],
+        file, _provenance(result.provenance),
+    )  # fmt: skip
+
+
+def _command(name: str, origin: Provenance) -> str:
+    shipped = next((known for known in recipe_names() if known.rpartition("/")[2] == name), name)
+    count = origin.recipe.get("episodes", {}).get("count")
+    return f"steer run {shipped} checkpoint={origin.checkpoint.name} episodes.count={count}"
+
+
+def _provenance(origin: Provenance) -> list[tuple[str, str]]:
+    said = [
+        ("checkpoint", f"{origin.checkpoint.name}, weights {origin.checkpoint.sha256[:12]}"),
+        ("episodes", f"{origin.examples:,} of {origin.wanted:,} asked for"),
+        ("ablation", origin.ablation),
+        ("intervals", origin.intervals),
+        ("forward passes for each batch", str(origin.forwards)),
+        ("computed on", f"{origin.device}, {origin.dtype}, {origin.seconds:.1f} s"),
+        ("versions", ", ".join(f"{name} {version}" for name, version in origin.versions.items())),
+        ("content", origin.hash[:12]),
+    ]
+    return [(name, value) for name, value in said if value]
 
 
 def fit(loaded: Loaded, checkpoint: Checkpoint, episodes: int | None = None) -> tuple[Loaded, tuple[str, ...]]:

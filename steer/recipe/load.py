@@ -7,10 +7,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import yaml
+
 from steer.anatomy.names import Names
 from steer.base.errors import ConfigError, Fault, Key, KeyedError, SteerError, dotted, keyed, unknown
 from steer.base.files import is_there
 from steer.base.shipped import DEFAULT, RECIPES, recipe_names
+from steer.base.shown import Card, Shown
 from steer.base.yaml import Document, override, read
 from steer.models.families import names_of
 from steer.recipe.lower import lower
@@ -21,14 +24,19 @@ from steer.recipe.tasked import RecipeSchema, recipe_schema, schema_for
 from steer.tasks.task import Task
 
 
-@dataclass(frozen=True)
-class Loaded:
+@dataclass(frozen=True, repr=False)
+class Loaded(Shown):
     """A recipe with the file it came from, so that a later fault can still be placed."""
 
     name: str
     recipe: Recipe
     document: Document
     changes: tuple[str, ...] = ()  # `key=value`, as given on the command line
+
+    def card(self) -> Card:
+        changes = [("changes", ", ".join(self.changes))] if self.changes else []
+        text = yaml.safe_dump(self.document.data, sort_keys=False, default_flow_style=None, width=110)
+        return Card(f"recipe {self.name}: {self.recipe.description or self.recipe.kind}", changes, text=text)
 
     def lower(self, names: Names, lengths: Mapping[str, int] | None = None) -> Lowered:
         """The plan that it means for a model, or an error with every fault and its place."""

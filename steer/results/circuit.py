@@ -15,6 +15,7 @@ from pydantic import Field
 from steer.base.errors import ConfigError
 from steer.base.files import is_there, write_atomically
 from steer.base.shipped import DEFAULT_TASK
+from steer.base.shown import Card, Shown
 from steer.base.yaml import Document, Strict, check, read
 from steer.results.evidence import Estimate, Evidence
 
@@ -65,7 +66,7 @@ class Group(Strict):
     together: Annotated[Estimate, Field(description="the loss when all are")]
 
 
-class Circuit(Strict):
+class Circuit(Shown, Strict):
     format: Literal[2] = 2
     task: Annotated[str, Field(description="whose roles these are")] = DEFAULT_TASK
     checkpoint: Described
@@ -76,6 +77,17 @@ class Circuit(Strict):
     edges: tuple[Edge, ...] = ()
     groups: tuple[Group, ...] = ()
     evidence: Annotated[Evidence | None, Field(description="none: written by hand")] = None
+
+    def card(self) -> Card:
+        title = f"circuit of {self.checkpoint.name}: {len(self.members)} members, {len(self.edges)} paths"
+        pairs = [(f"${role}", ", ".join(heads)) for role, heads in self.roles.items()]
+        if self.evidence and self.evidence.check:
+            smallest = self.evidence.check.smallest_circuit
+            kept = f"{smallest.heads} heads keep {smallest.faithfulness.value:.1%} of the accuracy"
+            pairs.append(("smallest faithful set", kept))
+        return Card(title, pairs)
+
+    __str__ = Shown.__repr__
 
 
 def load_circuit(path: Path) -> Circuit:

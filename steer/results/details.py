@@ -7,14 +7,15 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
+from steer.base.shown import Card, Shown
 from steer.results.rows import CLOSED
 
 Texts: TypeAlias = tuple[str, ...]
 Numbers: TypeAlias = tuple[float, ...]
 
 
-@dataclass(frozen=True)
-class Pattern:
+@dataclass(frozen=True, repr=False)
+class Pattern(Shown):
     """A head's attention on one example, and the tokens on both axes."""
 
     __pydantic_config__ = CLOSED
@@ -28,7 +29,20 @@ class Pattern:
     condition: str = ""
     expected: Texts = ()
     roles: Texts = ()
+    right: tuple[tuple[int, int], ...] = ()  # query and key: where the head's role, or else the task, wants it to look
     kind: Literal["pattern"] = "pattern"
+
+    def card(self) -> Card:
+        roles = f" ({', '.join(f'${role}' for role in self.roles)})" if self.roles else ""
+        condition = f", {self.condition}" if self.condition else ""
+        most = [(query, *self._most(row)) for query, row in zip(self.queries, self.weights, strict=True)]
+        pairs = [("prompt", self.prompt), ("answer", " ".join(self.answer))]
+        return Card(f"attention of {self.head}{roles}{condition}", pairs, ("from", "most to", "then"), most)
+
+    def _most(self, row: Numbers) -> tuple[str, ...]:
+        """The two keys that a query attends to most; places count from 1."""
+        top = sorted(range(len(row)), key=lambda place: -row[place])[:2]
+        return tuple(f"{self.keys[place]}@{place + 1} {row[place]:.2f}" for place in top)
 
 
 @dataclass(frozen=True)

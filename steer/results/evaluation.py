@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
+from steer.base.shown import Card, Shown
 from steer.results.provenance import Json
 
 
@@ -34,8 +35,8 @@ class Accuracy:
         return asdict(self)
 
 
-@dataclass(frozen=True)
-class Evaluation:
+@dataclass(frozen=True, repr=False)
+class Evaluation(Shown):
     """A checkpoint's accuracy on a split, and on the slices of its task."""
 
     checkpoint: str
@@ -44,6 +45,11 @@ class Evaluation:
     accuracy: Accuracy
     strict_title: str = ""  # what the slices are, in the task's words
     folder: str = ""  # where the episodes were read from, unless they are a split of the task
+
+    def card(self) -> Card:
+        scores = [score for score in (*self.strict, *self.accuracy.groups) if score.exact_match is not None]
+        rows = [(score.group, f"{score.episodes:,}", f"{score.exact_match:.1%}") for score in scores]
+        return Card(f"exact match of {self.checkpoint}, greedy decoding", (), ("", "episodes", "exact match"), rows)
 
     @property
     def title(self) -> str:

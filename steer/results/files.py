@@ -22,6 +22,7 @@ from steer.results.details import Detail
 from steer.results.provenance import Json, Provenance
 from steer.results.result import Result
 from steer.results.rows import Row
+from steer.results.samples import SAMPLES, read_samples, write_samples
 from steer.results.tensors import TENSORS, StoredTensors, write_tensors
 
 RESULT, ROWS = "result.json", "rows.csv"
@@ -77,7 +78,8 @@ def format_of(data: Any, place: str) -> int:
 
 
 def write_result(result: Result, folder: Path) -> None:
-    write_tensors(result.tensors, folder / TENSORS)
+    write_tensors(result.tensors, folder / TENSORS, result.axes)
+    write_samples(result.samples, folder / SAMPLES)
     write_atomically(folder / ROWS, rows_csv(result.rows))
     write_atomically(folder / RESULT, result_text(to_json(result)))
     result.folder = folder
@@ -126,7 +128,9 @@ def read_result(folder: Path | str) -> Result:
     result = from_json(read_json(path), str(path))
     result.folder = path.parent
     if is_there(path.parent / TENSORS):
-        result.tensors = StoredTensors(path.parent / TENSORS)
+        stored = StoredTensors(path.parent / TENSORS)
+        result.tensors, result.axes = stored, stored.axes
+    result.samples = read_samples(path.parent)
     return result
 
 

@@ -54,3 +54,6 @@ class Provenance:
     versions: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
     task: str = DEFAULT_TASK
+    roles: dict[str, tuple[str, ...]] = field(
+        default_factory=dict
+    )  # role -> its heads in these weights, the lead first

@@ -9,19 +9,23 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from steer.base.shown import Card, Shown
 from steer.results.details import Detail
 from steer.results.provenance import Json, Provenance
-from steer.results.rows import Row
+from steer.results.rows import ROW_TITLES, Row, overall, row_cells
 
 if TYPE_CHECKING:
     import pandas as pd
     from torch import Tensor
 
+    from steer.results.labelled import Activations, Axes
+    from steer.results.samples import Samples
+
 D = TypeVar("D")
 
 
-@dataclass
-class Result:
+@dataclass(repr=False)
+class Result(Shown):
     """Rows, what figures need beyond them, the tensors that the recipe names, and where all of it comes from."""
 
     provenance: Provenance
@@ -29,6 +33,15 @@ class Result:
     tensors: Mapping[str, Tensor] = field(default_factory=dict)  # `condition/site`: examples first
     details: list[Detail] = field(default_factory=list)
     folder: Path | None = None
+    axes: Axes | None = None  # what the axes of the tensors mean
+    samples: Samples | None = None  # what each example gave, where that is known
+
+    def card(self) -> Card:
+        origin, shown = self.provenance, overall(self.rows)
+        title = f"{origin.name} on {origin.checkpoint.name}: {origin.examples:,} examples, {len(self.rows)} rows"
+        pairs = [("folder", str(self.folder))] if self.folder else []
+        pairs += [("tensors", ", ".join(self.tensors))] if self.tensors else []
+        return Card(title, pairs, ROW_TITLES, [row_cells(row) for row in shown])
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -41,6 +54,12 @@ class Result:
     def of_kind(self, kind: type[D]) -> list[D]:
         """The details of one class: `result.of_kind(Pattern)`."""
         return [detail for detail in self.details if isinstance(detail, kind)]
+
+    def activations(self, condition: str) -> Activations:
+        """The tensors of one condition by site, with prompts, tokens and lengths beside them."""
+        from steer.results.labelled import activations_of
+
+        return activations_of(self.provenance.checkpoint.name, condition, self.tensors, self.axes)
 
     def save(self, folder: Path | str) -> Path:
         """Write the result as `steer run` does, without the figures (`steer draw` makes them). Returns the folder."""

@@ -103,3 +103,17 @@ def select(rows: Iterable[Row], **fields: object) -> list[Row]:
 def find(rows: Iterable[Row], position: int | None = None, **fields: object) -> Row | None:
     """The first row with these fields, over all positions unless one is given; None if there is none."""
     return next(iter(select(rows, position=position, **fields)), None)
+
+
+ROW_TITLES = ("condition", "measure", "of", "against", "value", "95 % interval", "warning")
+
+
+def row_cells(row: Row) -> tuple[str, ...]:
+    """What a short table says of a row."""
+    numbers = number(row.value, row.unit), f"{number(row.low, row.unit)} to {number(row.high, row.unit)}"
+    return (row.condition, row.measure, row.of, row.against, *numbers, row.warning)
+
+
+def number(value: float, unit: str = "share") -> str:
+    """A share as a percentage, any other number with three digits."""
+    return f"{value:.1%}" if unit == "share" else f"{value:.3f}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from steer.base.errors import SteerError
 from steer.base.files import write_atomically
+from steer.results.labelled import Axes
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,6 +34,20 @@ class StoredTensors(Mapping[str, "Tensor"]):
         except (SafetensorError, OSError) as error:
             raise SteerError(f"{self.path}: cannot be read ({error})") from error
 
+    @cached_property
+    def axes(self) -> Axes | None:
+        """What their axes mean; None where an earlier version wrote them."""
+        from safetensors import safe_open
+
+        if not self.names:
+            return None
+        with safe_open(self.path, framework="numpy") as file:
+            said = (file.metadata() or {}).get("steer")
+        try:
+            return None if said is None else Axes.from_json(json.loads(said), str(self.path))
+        except ValueError as error:
+            raise SteerError(f"{self.path}: does not say what its axes mean as `steer run` does") from error
+
     def __getitem__(self, name: str) -> Tensor:
         from safetensors import safe_open
 
@@ -47,7 +63,7 @@ class StoredTensors(Mapping[str, "Tensor"]):
         return len(self.names)
 
 
-def write_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
+def write_tensors(tensors: Mapping[str, Tensor], path: Path, axes: Axes | None = None) -> None:
     """Write tensors to a file, unless they were read from it. Without tensors, the file is removed."""
     if isinstance(tensors, StoredTensors) and tensors.path.resolve() == path.resolve():
         return
@@ -56,4 +72,5 @@ def write_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
         return
     from safetensors.torch import save
 
-    write_atomically(path, save({name: tensor.contiguous() for name, tensor in tensors.items()}))
+    said = None if axes is None else {"steer": json.dumps(axes.to_json())}
+    write_atomically(path, save({name: tensor.contiguous() for name, tensor in tensors.items()}, said))

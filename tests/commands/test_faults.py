@@ -16,7 +16,7 @@ from made import made_result, made_row
 
 from steer.base.errors import SteerError
 from steer.base.shipped import CHECKPOINTS
-from steer.commands.folders import results_folder
+from steer.experiments.folders import results_folder
 from steer.models.checkpoint import load_checkpoint, save_checkpoint
 from steer.models.plain.transformer import Transformer
 from steer.models.record import read_record
@@ -82,7 +82,7 @@ def test_an_interrupted_training_says_whether_it_can_go_on(steer, elsewhere: Pat
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Trainer, "run", interrupted)
-    done = steer("train", "--preset", "tiny", "--out", "run")
+    done = steer("train", "--preset", "tiny", "--out", "run", "--quiet")
     assert done.exit_code == 130
     assert done.stderr == ("interrupted; --resume goes on from the last whole epoch\n" if kept else "interrupted\n")
 
@@ -96,9 +96,9 @@ def test_peak_memory_is_not_that_of_who_asks():
 
 
 def test_importing_the_engine_leaves_every_object_alone():
-    import steer.engine.backends.local
+    import steer.engine.backends.mounting
 
-    assert steer.engine.backends.local.NNsight
+    assert steer.engine.backends.mounting.NNsight
     assert not any(hasattr(thing, "save") for thing in (3, "x", object(), object, [], steer))
 
 
@@ -107,7 +107,7 @@ def test_a_result_saves_itself_even_where_every_object_can(tmp_path: Path):
     import nnsight
     from nnsight._c import mount, unmount
 
-    import steer.engine.backends.local  # noqa: F401  (after it, `save` is off)
+    import steer.engine.backends.mounting  # noqa: F401  (after it, `save` is off)
 
     result = made_result([made_row(0.5, 0.4, 0.6)])
     mount(nnsight.save, "save")
@@ -143,6 +143,8 @@ WORK = (
     "steer.experiments.attend.attention_pattern",
 )  # not looked at here
 
+STUB = SimpleNamespace(sites=(), prompt="a prompt", variable="a variable", component="dec-mlp-0", head="dec-self-0.1")
+
 
 @pytest.mark.parametrize(
     "arguments",
@@ -158,7 +160,7 @@ def test_every_command_goes_by_that_folder(steer, elsewhere: Path, monkeypatch: 
 
     monkeypatch.setattr("steer.base.files.make_folder", stop)
     for name in WORK:
-        monkeypatch.setattr(name, lambda *given: SimpleNamespace(sites=()))
+        monkeypatch.setattr(name, lambda *given: STUB)
     assert "stopped" in steer(*arguments, "--checkpoint", elsewhere / "mine").stderr
     assert made[0].startswith(f"results/{arguments[0]}-mine-{read_record(elsewhere / 'mine').weights_sha256[:8]}")
 

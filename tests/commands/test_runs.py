@@ -20,9 +20,8 @@ def test_run_writes_a_whole_result_and_knows_it_the_second_time(steer, recipe_fi
     first = json.loads(steer("run", path, "--out", out, "--json").stdout)
     folder = Path(first["folder"])
     assert sorted(p.name for p in folder.iterdir()) == [
-        "figure.pdf",
+        "examples.safetensors",
         "figure.png",
-        "figure.svg",
         "result.json",
         "rows.csv",
     ]

@@ -35,7 +35,7 @@ def caught(monkeypatch: pytest.MonkeyPatch) -> dict[str, Figure]:
     """Figures by name, instead of files."""
     found: dict[str, Figure] = {}
 
-    def keep(figure: Figure, folder: Path, name: str) -> Path:
+    def keep(figure: Figure, folder: Path, name: str, *look: object) -> Path:
         found[name] = figure
         return folder / f"{name}.png"
 

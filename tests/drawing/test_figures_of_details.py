@@ -27,7 +27,7 @@ def test_a_steered_pattern_stands_beside_the_one_before_it_and_not_the_controls(
     assert len(maps) == 2
     for axes, panel in zip(maps, (panels[0], panels[2]), strict=True):
         np.testing.assert_allclose(cells(axes), panel.weights)
-        assert f"dec-cross-1.5, {panel.condition}" in axes.get_title(loc="left")
+        assert f"dec-cross-1.5 ($output), {panel.condition}" in axes.get_title(loc="left")
         assert f"writes colour-{panel.condition}" in axes.get_title(loc="left")
 
 
@@ -42,7 +42,7 @@ def test_each_heat_map_shows_its_own_pattern_between_its_own_tokens():
     titles = {axes.get_title(loc="left"): axes for axes in maps}
     assert len(titles) == 3
     for panel in panels:
-        axes = titles[f"{panel.head}, {panel.condition}"]
+        axes = titles[f"{panel.head} ($output), {panel.condition}"]
         np.testing.assert_allclose(cells(axes), panel.weights)
         assert tuple(ticks(axes.xaxis).values()) == panel.keys
         assert tuple(ticks(axes.yaxis).values()) == panel.queries
@@ -54,7 +54,7 @@ def test_heads_of_one_condition_are_titled_with_their_roles():
     panels = [pattern("enc-self-0.1", "clean", 1), replace(pattern("dec-cross-1.5", "clean", 2), roles=())]
     figure = draw_patterns(result([], *panels))
     titles = {axes.get_title(loc="left"): axes for axes in figure.axes}
-    np.testing.assert_allclose(cells(titles["enc-self-0.1, output"]), panels[0].weights)
+    np.testing.assert_allclose(cells(titles["enc-self-0.1 ($output)"]), panels[0].weights)
     np.testing.assert_allclose(cells(titles["dec-cross-1.5"]), panels[1].weights)
 
 

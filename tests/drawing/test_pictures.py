@@ -15,7 +15,8 @@ from matplotlib.axes import Axes
 
 from steer.drawing.figures.draw import DRAWN
 from steer.drawing.figures.pattern import fill_pattern
-from steer.drawing.figures.theme import FORMATS, new_figure, theme
+from steer.drawing.figures.theme import new_figure, theme
+from steer.drawing.look import FORMATS
 from steer.recipe.load import Loaded
 from steer.results.details import Pattern
 from steer.results.files import read_result
@@ -105,6 +106,7 @@ def test_a_failed_picture_is_a_warning_and_the_numbers_stay(steer, call, monkeyp
 
 
 def test_missing_and_older_pictures_are_drawn_again(steer, call):
+    call = (*call, "--format", "pdf", "--format", "svg")
     folder = Path(json.loads(steer(*call).stdout)["folder"])
     names = [f"figure.{kind}" for kind in FORMATS]
     for name in names:  # killed before this picture was written

@@ -137,7 +137,7 @@ def test_the_page_marks_each_claim_by_its_verdict(tmp_path: Path):
     claims = [Verdict("1", "x", "x", "x", "x", verdict, None, None, None, "x") for verdict in verdicts]
     write_page(page_of(Reproduction("mine", [], claims, tmp_path)), tmp_path / "index.html")
     page = (tmp_path / "index.html").read_text()
-    lines = re.findall(r'<tr class="(\w+)">(.*?)</tr>', page, re.DOTALL)
+    lines = re.findall(r'<tr class="(\w+)"[^>]*>(.*?)</tr>', page, re.DOTALL)
     cells = {mark: re.findall(r"<td[^>]*>(.*?)</td>", line) for mark, line in lines}
     assert {line[5]: mark for mark, line in cells.items()} == verdicts
     colours = dict(re.findall(r"\.(same|other|open|none) \{ border-left: \S+ solid (#\w+) \}", page))

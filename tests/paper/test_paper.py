@@ -18,7 +18,7 @@ from steer.base.shipped import recipe_names
 from steer.paper import rules as claims
 from steer.paper.claims import CLAIMS, ROLES, judge_all
 from steer.paper.reproduce import paper_recipes
-from steer.paper.verdicts import AS, DIFFERS, NOT_SHOWN, OPEN, Claim, Rule
+from steer.paper.verdicts import AS, DIFFERS, NOT_SHOWN, OPEN, VERDICTS, Claim, Rule
 from steer.results.files import read_result
 from steer.results.result import Result
 from steer.results.rows import Row
@@ -227,16 +227,23 @@ def test_reproduce_writes_figures_claims_and_an_index(steer, cast: Path, tmp_pat
     told = json.loads(steer("reproduce", "-c", cast, "--episodes", 12, "--out", out, "--json").stdout)
     assert list(told["pictures"]) == [path.stem for path in paper_recipes()]
     pictures = [Path(picture) for found in told["pictures"].values() for picture in found]
-    assert all(picture.with_suffix(suffix).is_file() for picture in pictures for suffix in (".png", ".pdf", ".svg"))
+    assert all(picture.suffix == ".png" and picture.is_file() for picture in pictures)
     page = (out / "index.html").read_text()
     assert page.count("<img ") == len(pictures)
-    assert not re.search(r"(src|href)=\"(?!data:|#)", page)
-    assert "<script" not in page
+    links = re.findall(r"(?:src|href)=\"(?!data:)([^\"]+)", page)
+    named = set(re.findall(r" id=\"([^\"]+)\"", page))
+    assert {link[1:] for link in links if link.startswith("#")} <= named
+    files = [link for link in links if not link.startswith("#")]
+    assert files
+    assert all((out / file).is_file() for file in files)
+    assert not re.search(r"<script[^>]+src", page)  # nothing is fetched
     with (out / "claims.csv").open() as file:
         lines = list(csv.DictReader(file))
     assert [line["claim"] for line in lines] == [claim["claim"] for claim in told["claims"]]
     assert all(claim["verdict"] and unescape(page).count(claim["here"]) for claim in told["claims"])
     assert all(line["rule"] and line["rule"] in unescape(page) for line in lines)
+    assert {line["outcome"] for line in lines} <= set(VERDICTS)
+    assert all(line["verdict"].startswith(line["outcome"]) for line in lines)
     quick = "quick look: 12 episodes at most for each recipe"
     assert {line["status"] for line in lines} == {quick}
     assert quick in page

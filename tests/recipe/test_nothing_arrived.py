@@ -68,7 +68,7 @@ def test_r_squared_of_few_points_or_one_label_carries_a_warning():
 
 
 def test_a_warning_stands_in_the_table_the_figure_and_the_rows(steer, tmp_path: Path):
-    asked = ["run", "paper/fig06_index_in_question", "episodes.count=3", "--out", tmp_path / "out"]
+    asked = ["run", "paper/fig06_index_in_question", "episodes.count=3", "--out", tmp_path / "out", "--format", "svg"]
     done = steer(*asked)
     assert "R² of few points" in done.output
     picture = next((tmp_path / "out").glob("*/figure.svg")).read_text()

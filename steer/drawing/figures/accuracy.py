@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import seaborn as sns
 from matplotlib.axes import Axes
 
-from steer.drawing.figures.theme import ACCENT, COLUMN, INK, MUTED, STRICT, new_figure, save_figure, theme
+from steer.drawing.figures.theme import ACCENT, COLUMN, INK, MUTED, STRICT, despine, new_figure, save_figure, theme
 from steer.results.evaluation import Evaluation, GroupScore
 
 
@@ -27,7 +26,7 @@ def draw_accuracy(report: Evaluation, folder: Path) -> Path:
         axes.set_xlabel("exact match, 95 % interval")
         axes.xaxis.set_major_formatter("{x:.0%}")
         figure.suptitle(_title(report, bool(strict)), fontsize=7, x=0.02, ha="left")
-        sns.despine(figure)
+        despine(figure)
         return save_figure(figure, folder, "accuracy")
 
 

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import seaborn as sns
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
 
 from steer.anatomy.nodes import parse_site
 from steer.base.errors import SteerError
-from steer.drawing.figures.theme import ACCENT, COLUMN, INK, MUTED, new_figure, save_figure, theme
+from steer.drawing.figures.theme import (
+    ACCENT,
+    COLUMN,
+    INK,
+    MUTED,
+    PALETTE,
+    despine,
+    new_figure,
+    palette,
+    save_figure,
+    theme,
+)
+from steer.drawing.look import PLAIN, Look
 from steer.results.circuit import Circuit, Edge
 from steer.results.evidence import Check, Evidence, Kept
 from steer.tasks import TASKS
@@ -20,40 +32,44 @@ Place = tuple[float, float]
 PORT_COLOURS = {"q": 0, "k": 2, "v": 1, "": 7}  # of the colour-blind palette
 
 
-def draw_all(circuit: Circuit, folder: Path) -> list[Path]:
+def draw_all(circuit: Circuit, folder: Path, look: Look = PLAIN) -> list[Path]:
     """The graph, and the curve where the circuit was judged."""
-    pictures = [draw_circuit(circuit, folder)]
+    pictures = [draw_circuit(circuit, folder, look=look)]
     evidence = circuit.evidence
     if evidence is None or evidence.check is None:
         return pictures
-    return [*pictures, draw_curve(circuit.checkpoint.name, evidence, evidence.check, folder)]
+    return [*pictures, draw_curve(circuit.checkpoint.name, evidence, evidence.check, folder, look=look)]
 
 
-def draw_circuit(circuit: Circuit, folder: Path, name: str = "circuit") -> Path:
+def draw_circuit(circuit: Circuit, folder: Path, name: str = "circuit", look: Look = PLAIN) -> Path:
+    with theme():
+        return save_figure(circuit_figure(circuit), folder, name, look)
+
+
+def circuit_figure(circuit: Circuit) -> Figure:
     edges = strongest(circuit)
     rows = layers(circuit, edges)
-    with theme():
-        width = max(COLUMN * 1.6, 0.9 + WIDTH * max(map(len, rows.values()), default=1))
-        figure = new_figure(width, 0.95 + 0.62 * max(len(rows), 2))
-        axes = figure.add_subplot()
-        places = {
-            node: (0.5 + place - len(nodes) / 2, float(number))
-            for number, nodes in enumerate(rows.values())
-            for place, node in enumerate(nodes)
-        }
-        for edge in edges:
-            _draw_edge(axes, edge, places)
-        _draw_nodes(axes, circuit, places)
-        axes.set_yticks(range(len(rows)), list(rows))
-        axes.set_ylim(-0.5, len(rows) - 0.4)
-        half = max(map(len, rows.values()), default=1) / 2
-        axes.set_xlim(-half - 0.15, half + 0.15)
-        axes.set_xticks([])
-        axes.set_title(_title(circuit, len(edges)), loc="left", fontsize=6.5)
-        sns.despine(figure, left=True, bottom=True)
-        axes.tick_params(length=0)
-        _legend(axes)
-        return save_figure(figure, folder, name)
+    width = max(COLUMN * 1.6, 0.9 + WIDTH * max(map(len, rows.values()), default=1))
+    figure = new_figure(width, 0.95 + 0.62 * max(len(rows), 2))
+    axes = figure.add_subplot()
+    places = {
+        node: (0.5 + place - len(nodes) / 2, float(number))
+        for number, nodes in enumerate(rows.values())
+        for place, node in enumerate(nodes)
+    }
+    for edge in edges:
+        _draw_edge(axes, edge, places)
+    _draw_nodes(axes, circuit, places)
+    axes.set_yticks(range(len(rows)), list(rows))
+    axes.set_ylim(-0.5, len(rows) - 0.4)
+    half = max(map(len, rows.values()), default=1) / 2
+    axes.set_xlim(-half - 0.15, half + 0.15)
+    axes.set_xticks([])
+    axes.set_title(_title(circuit, len(edges)), loc="left", fontsize=6.5)
+    despine(figure, "left", "bottom")
+    axes.tick_params(length=0)
+    _legend(axes)
+    return figure
 
 
 def strongest(circuit: Circuit) -> list[Edge]:
@@ -91,7 +107,7 @@ def target_node(edge: Edge) -> str:
 def _draw_edge(axes: Axes, edge: Edge, places: dict[str, Place]) -> None:
     port = parse_site(edge.target).port or ""
     start, end = places[edge.source], places[target_node(edge)]
-    colour = sns.color_palette("colorblind")[PORT_COLOURS[port]]
+    colour = PALETTE[PORT_COLOURS[port]]
     shift = {"q": -0.13, "k": 0.0, "v": 0.13}.get(port, 0.0)
     arrow = FancyArrowPatch(
         (start[0], start[1] + 0.17), (end[0] + shift, end[1] - 0.19), arrowstyle="-|>", mutation_scale=6,
@@ -104,12 +120,12 @@ def _draw_edge(axes: Axes, edge: Edge, places: dict[str, Place]) -> None:
 def _draw_nodes(axes: Axes, circuit: Circuit, places: dict[str, Place]) -> None:
     roles = {member.node: member.role for member in circuit.members}
     names = TASKS[circuit.task].roles
-    palette = dict(zip(names, sns.color_palette("colorblind", len(names)), strict=True))
+    colours = dict(zip(names, palette(len(names)), strict=True))
     for node, (x, y) in places.items():
         role = roles.get(node)
         text = f"{node}\n{role.replace('-', ' ')}" if role else node
         box = {"boxstyle": "round,pad=0.25", "facecolor": "white", "linewidth": 1.2 if role else 0.6}
-        box |= {"edgecolor": palette[role] if role else MUTED}
+        box |= {"edgecolor": colours[role] if role else MUTED}
         axes.text(x, y, text, ha="center", va="center", fontsize=5.5, color=INK, bbox=box, zorder=3)
 
 
@@ -131,13 +147,14 @@ def _kept(kept: Kept) -> str:
 
 
 def _legend(axes: Axes) -> None:
-    palette = sns.color_palette("colorblind")
     for port, label in (("q", "into q"), ("k", "into k"), ("v", "into v"), ("", "into an MLP")):
-        axes.plot([], [], color=palette[PORT_COLOURS[port]], linewidth=2, label=label)
+        axes.plot([], [], color=PALETTE[PORT_COLOURS[port]], linewidth=2, label=label)
     axes.legend(loc="lower right", frameon=False, ncols=4, fontsize=6, bbox_to_anchor=(1.0, -0.06), handlelength=1.2)
 
 
-def draw_curve(checkpoint: str, evidence: Evidence, check: Check, folder: Path, name: str = "curve") -> Path:
+def draw_curve(
+    checkpoint: str, evidence: Evidence, check: Check, folder: Path, name: str = "curve", look: Look = PLAIN
+) -> Path:
     """Accuracy against the number of heads that are kept."""
     curve, smallest = evidence.curve, check.smallest_circuit
     clean = curve[0][1]
@@ -164,5 +181,5 @@ def draw_curve(checkpoint: str, evidence: Evidence, check: Check, folder: Path, 
         axes.legend(frameon=False, loc="center right")
         named = f"{checkpoint}: smallest faithful set, {size} of {curve[0][0]} heads"
         axes.set_title(f"{named}\nkeeps {_kept(kept)}".replace(" (", "\n("), loc="left", fontsize=6)
-        sns.despine(figure)
-        return save_figure(figure, folder, name)
+        despine(figure)
+        return save_figure(figure, folder, name, look)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,6 +19,7 @@ from steer.drawing.figures.rates import draw_rates, is_rate
 from steer.drawing.figures.scatter import draw_scatter
 from steer.drawing.figures.sweep import draw_bars, draw_components, draw_positions
 from steer.drawing.figures.theme import picture_files, save_figure, theme
+from steer.drawing.look import PLAIN, Look
 from steer.results.details import Histogram, Pattern, Scatter
 from steer.results.files import RESULT
 from steer.results.result import Result
@@ -52,28 +54,32 @@ def pictures(result: Result, folder: Path) -> list[Path]:
     return [folder / f"{name}.png" for name in planned(result)]
 
 
-def are_drawn(result: Result, folder: Path) -> bool:
+def are_drawn(result: Result, folder: Path, look: Look = PLAIN) -> bool:
     """Is every picture there, and of these numbers? (The result is written first, its pictures after it.)"""
     written = (folder / RESULT).stat().st_mtime_ns
-    files = [file for name in planned(result) for file in picture_files(folder, name)]
+    files = [file for name in planned(result) for file in picture_files(folder, name, look)]
     return all(file.is_file() and file.stat().st_mtime_ns >= written for file in files)
 
 
-def draw_result(result: Result, folder: Path) -> list[Path]:
+def draw_result(result: Result, folder: Path, look: Look = PLAIN) -> list[Path]:
     """Draw and write all figures of a result."""
     with theme():
-        return [save_figure(draw(part), folder, name) for name, (draw, part) in planned(result).items()]
+        return [save_figure(draw(part), folder, name, look) for name, (draw, part) in planned(result).items()]
 
 
-def draw_each(result: Result, folder: Path) -> tuple[list[Path], tuple[str, ...]]:
+def draw_each(result: Result, folder: Path, look: Look = PLAIN) -> tuple[list[Path], tuple[str, ...]]:
     """Draw what can be drawn: the pictures, and why others failed. A failed picture must not lose the numbers."""
     drawn, failed = [], []
     with theme():
         for name, (draw, part) in planned(result).items():
-            picture, why = attempt(lambda draw=draw, part=part, name=name: save_figure(draw(part), folder, name), name)  # type: ignore[misc]
+            picture, why = attempt(partial(_draw_one, draw, part, folder, name, look), name)
             drawn += [picture] if picture else []
             failed += [why] if why else []
     return drawn, tuple(failed)
+
+
+def _draw_one(draw: Callable[[Result], Figure], part: Result, folder: Path, name: str, look: Look) -> Path:
+    return save_figure(draw(part), folder, name, look)
 
 
 def attempt(draw: Callable[[], T], name: str) -> tuple[T | None, str]:

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.colorbar import Colorbar
 from matplotlib.colors import Normalize
@@ -154,6 +153,8 @@ def _glob(rows: Sequence[Row]) -> str:
 
 
 def _fill(axes: Axes, panel: Panel, scale: Normalize, widest: int) -> AxesImage:
+    import seaborn as sns  # for this figure alone: it takes longer to load than most figures to draw
+
     colours = sns.color_palette("vlag", as_cmap=True).with_extremes(bad=EMPTY)
     image = axes.imshow(panel.values, cmap=colours, norm=scale, aspect="equal", interpolation="nearest")
     axes.set_yticks(range(len(panel.lines)), [short(line) for line in panel.lines])

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from steer.drawing.figures.theme import ACCENT, COLUMN, INK, MUTED, new_figure, short, task_of, title
+from steer.drawing.figures.theme import ACCENT, COLUMN, INK, MUTED, despine, new_figure, short, task_of, title
 from steer.results.details import Histogram
 from steer.results.result import Result
 
@@ -26,7 +25,7 @@ def draw_histogram(result: Result) -> Figure:
     handles, names = grid[0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside lower center", ncols=2, frameon=False)
     title(figure, result, f"{panels[0].tokens:,} {task_of(result).words.token} tokens")
-    sns.despine(figure)
+    despine(figure)
     return figure
 
 

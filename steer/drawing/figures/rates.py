@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from steer.drawing.figures.pattern import CELL_OF_MANY, fill_pattern
-from steer.drawing.figures.theme import COLUMN, INK, MUTED, new_figure, short, title
+from steer.drawing.figures.pattern import CELL_OF_MANY, fill_pattern, head_name, legend
+from steer.drawing.figures.theme import AGAINST, COLUMN, INK, despine, new_figure, short, title
 from steer.results.details import Pattern, Transcript
 from steer.results.result import Result
 from steer.results.rows import Row, find
@@ -32,6 +31,7 @@ def draw_rates(result: Result) -> Figure:
     if images:
         figure.colorbar(images[0], ax=list(grid[:-1]), label="attention", shrink=0.7, aspect=14)
     _fill_rates(grid[-1], result, conditions)
+    legend(figure, panels)
     title(figure, result)
     return figure
 
@@ -45,18 +45,16 @@ def _rows(result: Result) -> list[Row]:
 
 
 def _fill_rates(axes: Axes, result: Result, conditions: list[str]) -> None:
-    palette = dict(zip(KINDS, sns.color_palette("colorblind", 3), strict=True))
-    palette["neither"] = MUTED
     left = dict.fromkeys(conditions, 0.0)
     for kind, label in KINDS.items():
         mine = {row.condition: row for row in _rows(result) if row.against == kind}
         for condition, row in mine.items():
             place = conditions.index(condition)
-            axes.barh(place, row.value, left=left[condition], color=palette[kind], height=0.7, linewidth=0)
+            axes.barh(place, row.value, left=left[condition], color=AGAINST[kind], height=0.7, linewidth=0)
             if kind == "counterfactual":
                 axes.hlines(place, row.low, row.high, color=INK, linewidth=0.9)
             left[condition] += row.value
-        axes.barh(0, 0, color=palette[kind], label=label)
+        axes.barh(0, 0, color=AGAINST[kind], label=label)
     ceiling = find(_rows(result), condition=CEILING, against="counterfactual")
     if ceiling is not None:
         axes.axvline(ceiling.value, color=INK, linestyle=":", linewidth=0.8)
@@ -65,8 +63,11 @@ def _fill_rates(axes: Axes, result: Result, conditions: list[str]) -> None:
     axes.set_xlim(0, 1)
     axes.xaxis.set_major_formatter("{x:.0%}")
     axes.set_xlabel("answers that the model writes")
-    axes.legend(frameon=False, ncols=3, loc="lower center", bbox_to_anchor=(0.4, 1.0), handlelength=1, fontsize=6)
-    sns.despine(ax=axes)
+    handles, names = axes.get_legend_handles_labels()
+    axes.figure.legend(
+        handles, names, loc="outside lower right", ncols=3, frameon=False, handlelength=1, fontsize=6,
+    )  # fmt: skip
+    despine(axes)
 
 
 def _shown(result: Result) -> list[Pattern]:
@@ -82,4 +83,4 @@ def _caption(panel: Pattern, result: Result) -> str:
         if one.condition == panel.condition and one.prompt == panel.prompt
     ]
     said = f"\nthe model writes {written[0] or 'nothing'}" if written else ""
-    return f"{panel.head}, {short(panel.condition)} (while the right answer is fed in){said}"
+    return f"{head_name(panel)}, {short(panel.condition)} (while the right answer is fed in){said}"

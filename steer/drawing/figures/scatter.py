@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from textwrap import fill
 from typing import Any, TypeAlias
 
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from steer.drawing.figures.theme import INK, new_figure, short, task_of, title
+from steer.drawing.figures.theme import INK, new_figure, palette, short, task_of, title
 from steer.results.details import Scatter
 from steer.results.result import Result
 from steer.results.rows import find
@@ -27,7 +26,7 @@ def draw_scatter(result: Result) -> Figure:
     sites = list(dict.fromkeys((panel.site, panel.tokens, panel.label) for panel in panels))
     conditions = list(dict.fromkeys(panel.condition for panel in panels))
     kinds = sorted({kind for panel in panels for kind in panel.centres})
-    colours = dict(zip(kinds, sns.color_palette("colorblind", len(kinds)), strict=True))
+    colours = dict(zip(kinds, palette(len(kinds)), strict=True))
     figure = new_figure(0.45 + PANEL * len(conditions), 0.95 + (PANEL + 0.22) * len(sites))
     grid = figure.subplots(len(sites), len(conditions), squeeze=False)
     for panel in panels:

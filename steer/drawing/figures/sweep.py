@@ -7,16 +7,27 @@ from collections.abc import Iterable, Sequence
 from textwrap import fill
 from typing import Any
 
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from steer.anatomy.nodes import parse_node
-from steer.drawing.figures.theme import COLUMN, INK, MUTED, new_figure, short, task_of, title
+from steer.drawing.figures.theme import (
+    ACCENT,
+    AGAINST,
+    COLUMN,
+    INK,
+    MUTED,
+    despine,
+    new_figure,
+    palette,
+    short,
+    task_of,
+    title,
+)
 from steer.results.result import Result
 from steer.results.rows import Row, overall
 
+SWEEPS = ("keep-only-one", "ablate-only-one", "chained-patch")  # kinds whose conditions are sources, one at a time
 HELD = {"wrong": "above the wrong answers'", "counterfactual": "above the counterpart's answer's"}
 
 
@@ -51,69 +62,129 @@ def _several(pairs: Iterable[tuple[str, str]]) -> set[str]:
 
 
 def draw_bars(result: Result) -> Figure:
-    """One row for each condition; the ends of the scale stand first, in grey, with a line through the rest."""
-    rows, series = overall(result.rows), Series(result.rows)
+    """One row for each condition, and a panel for each measure; the ends of the scale stand first, in grey.
+
+    The conditions of a sweep are sorted: their order says nothing. Heads that play a role are named with it.
+    """
+    rows = overall(result.rows)
+    panels = {measure: [row for row in rows if row.measure == measure] for measure in _measures(rows)}
+    most = max(len(Series(part).names) for part in panels.values())
+    # One number for each condition: the panel's axis says what it is of, and no colour need tell it apart.
+    names = list(dict.fromkeys(name for part in panels.values() for name in Series(part).names)) if most > 1 else [""]
+    conditions = _conditions(result, rows)
+    height = 0.95 + 0.16 * len(conditions) * max(1, 0.7 * most) + 0.16 * len(names) * (len(names) > 1)
+    figure = new_figure(COLUMN * (1 + 0.45 * (len(panels) - 1)) + _extra(_labels(conditions, result)), height)
+    grid = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+    colours = _colours(names) if most > 1 else {}
+    for axes, part in zip(grid, panels.values(), strict=True):
+        _fill_bars(axes, part, conditions, colours)
+    _name_conditions(grid[0], conditions, result)
+    if len(names) > 1:
+        _legend(grid[0], names, list(colours.values()))
+    title(figure, result)
+    despine(figure)
+    return figure
+
+
+def _measures(rows: Sequence[Row]) -> list[str]:
+    return list(dict.fromkeys(row.measure for row in rows))
+
+
+def _fill_bars(axes: Axes, rows: list[Row], conditions: list[str], colours: dict[str, str]) -> None:
+    series = Series(rows)
     names = series.names
-    conditions = list(dict.fromkeys(row.condition for row in sorted(rows, key=lambda row: not row.end)))
     thickness = 0.8 / len(names)
-    figure = new_figure(
-        COLUMN, 0.95 + 0.16 * len(conditions) * max(1, 0.7 * len(names)) + 0.16 * len(names) * (len(names) > 1)
-    )
-    axes = figure.add_subplot()
-    colours = sns.color_palette("colorblind", len(names))
     for row in rows:
         side = names.index(series.name(row))
         place = conditions.index(row.condition) + (side - (len(names) - 1) / 2) * thickness
-        colour = MUTED if row.end and len(names) == 1 else colours[side]
+        colour = MUTED if row.end and len(names) == 1 else colours.get(series.name(row), ACCENT)
         axes.barh(place, row.value, height=thickness, color=colour, linewidth=0, zorder=2)
         axes.hlines(place, row.low, row.high, color=INK, linewidth=0.8, zorder=3)
         if row.end and len(names) == 1:
             axes.axvline(row.value, color=MUTED, linestyle=":", linewidth=0.8, zorder=1)
-    axes.set_yticks(range(len(conditions)), list(map(short, conditions)))
-    axes.invert_yaxis()
     if all(row.unit == "share" for row in rows):
         axes.set_xlim(0, 1)
         axes.xaxis.set_major_formatter("{x:.0%}")
     else:
         axes.axvline(0, color=INK, linewidth=0.6)
     axes.set_xlabel(fill(_axis(rows), 22, break_on_hyphens=False))
-    if len(names) > 1:
-        _legend(axes, names, colours)
-    title(figure, result)
-    sns.despine(figure)
-    return figure
+
+
+def _conditions(result: Result, rows: list[Row]) -> list[str]:
+    """The ends first; then a sweep's sources, those that matter most on top; others as the recipe has them."""
+    conditions = list(dict.fromkeys(row.condition for row in sorted(rows, key=lambda row: not row.end)))
+    if result.provenance.kind not in SWEEPS:
+        return conditions
+    ends = {row.condition for row in rows if row.end}
+    first = {row.condition: row.value for row in reversed(rows)}
+    least_first = "ablate" in (result.provenance.kind, str(result.provenance.recipe.get("mode", "")))
+    sign = 1 if least_first or result.provenance.kind == "ablate-only-one" else -1
+    swept = sorted((name for name in conditions if name not in ends), key=lambda name: sign * first[name])
+    return [*(name for name in conditions if name in ends), *swept]
+
+
+def _roles(result: Result) -> dict[str, str]:
+    """Head -> the role that it plays, as recipes name it."""
+    return {head: f"${role}" for role, heads in result.provenance.roles.items() for head in heads}
+
+
+def _labels(conditions: list[str], result: Result) -> list[str]:
+    played = _roles(result)
+    return [" ".join(filter(None, (short(name), played.get(name, "")))) for name in conditions]
+
+
+def _extra(labels: list[str]) -> float:
+    """Inches that long names need, so that the bars keep their room."""
+    return 0.05 * max(0, max(map(len, labels), default=0) - 18)
+
+
+def _name_conditions(axes: Axes, conditions: list[str], result: Result) -> None:
+    """Heads that play a role stand out, and it is named."""
+    played = _roles(result)
+    axes.set_yticks(range(len(conditions)), _labels(conditions, result))
+    for label, name in zip(axes.get_yticklabels(), conditions, strict=True):
+        label.set_fontweight("bold" if name in played else "normal")
+    axes.set_ylim(len(conditions) - 0.5, -0.5)
+
+
+def _colours(names: list[str]) -> dict[str, str]:
+    """A colour for each series; what answers are compared with has the same one in every figure."""
+    if set(names) <= {f"on the {against}" for against in AGAINST}:
+        return {name: AGAINST[name.removeprefix("on the ")] for name in names}
+    return dict(zip(names, palette(len(names)), strict=True))
 
 
 def draw_components(result: Result) -> Figure:
-    """Logit attribution, or shares of variance: components as they are computed, coloured by kind or by condition."""
+    """Logit attribution, or shares of variance: those that write most on top, coloured by condition if several."""
     rows = overall(result.rows)
-    heads, conditions = list(dict.fromkeys(row.of for row in rows)), list(dict.fromkeys(row.condition for row in rows))
+    conditions = list(dict.fromkeys(row.condition for row in rows))
+    first = {row.of: row.value for row in reversed(rows)}
+    heads = sorted(first, key=lambda name: -first[name])
     several = len(conditions) > 1
-    groups = {row.of: parse_node(row.of).kind for row in rows}
-    kinds = conditions if several else list(dict.fromkeys(groups.values()))
-    palette = sns.color_palette("colorblind", len(kinds))
-    colours = dict(zip(kinds, palette, strict=True))
-    figure = new_figure(COLUMN, 0.8 + (0.125 + 0.06 * (len(conditions) - 1)) * len(heads) + 0.2 * several)
+    colours = dict(zip(conditions, palette(len(conditions)), strict=True))
+    figure = new_figure(
+        COLUMN + _extra(_labels(heads, result)),
+        0.95 + (0.125 + 0.06 * (len(conditions) - 1)) * len(heads) + 0.2 * several,
+    )
     axes = figure.add_subplot()
     thickness = 0.75 / len(conditions)
     for row in rows:
         side = conditions.index(row.condition) - (len(conditions) - 1) / 2
         place = heads.index(row.of) + side * thickness
-        colour = colours[row.condition if several else groups[row.of]]
-        axes.barh(place, row.value, height=thickness, color=colour, linewidth=0)
+        axes.barh(place, row.value, height=thickness, color=colours[row.condition], linewidth=0)
         axes.hlines(place, row.low, row.high, color=INK, linewidth=0.8)
     axes.axvline(0, color=INK, linewidth=0.6)
-    axes.set_yticks(range(len(heads)), heads, fontsize=6)
-    axes.set_ylim(len(heads) - 0.4, -0.6)
+    _name_conditions(axes, heads, result)
+    axes.tick_params(axis="y", labelsize=6)
     mean = HELD.get(rows[0].against, f"above the mean {task_of(result).words.token}")
-    logit = f"contribution to the right token's logit\n({mean}; final norm frozen)"
+    logit = f"contribution to the right token's\nlogit {mean}\n(final norm frozen)"
     axes.set_xlabel(
-        logit if rows[0].unit == "logit" else "share of the variance of what the logits read\n(first two steps)"
+        logit if rows[0].unit == "logit" else "share of the variance of\nwhat the logits read (first two steps)"
     )
     if several:
-        _legend(axes, conditions, palette)
+        _legend(axes, conditions, list(colours.values()))
     title(figure, result)
-    sns.despine(figure)
+    despine(figure)
     return figure
 
 
@@ -124,7 +195,7 @@ def draw_positions(result: Result) -> Figure:
     names = _line_names(lines)
     figure = new_figure(COLUMN, 2.3 + 0.15 * len(names) / _columns(names))
     axes = figure.add_subplot()
-    colours = sns.color_palette("colorblind", len(lines))
+    colours = palette(len(lines))
     for line, colour in zip(lines, colours, strict=True):
         mine = [row for row in rows if (row.condition, series.name(row)) == line]
         places = [row.position or 0 for row in mine]
@@ -138,7 +209,7 @@ def draw_positions(result: Result) -> Figure:
     axes.set_xlabel("position in the answer")
     axes.set_ylabel(fill(_axis(rows), 24, break_on_hyphens=False))
     title(figure, result)
-    sns.despine(figure)
+    despine(figure)
     return figure
 
 

@@ -3,17 +3,19 @@
 The trace's body is one fixed line that hands over to ordinary Python. Hooks are visited in the order in which the
 forward pass meets them (nnsight requires it); at each, the edits are applied in turn and the result is read, so that
 edits compose and reads see edited values. Editing makes a new tensor: a hook's output is shared with its producer.
+
+A pass that edits nothing only listens, with PyTorch's own hooks: whoever just looks need not wait for the library.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from torch import Tensor
 
 from steer.base.errors import SteerError
-from steer.engine.backends.mounting import NNsight
 
 Change = Callable[
     [Tensor, Mapping[str, Tensor]], Tensor
@@ -25,7 +27,13 @@ class Local:
 
     def __init__(self, module: Any) -> None:
         self.module = module
-        self.traced = NNsight(module)
+
+    @cached_property
+    def traced(self) -> Any:
+        """Imported when the first edit is made: the library takes as long to load as a small model to run."""
+        from steer.engine.backends.mounting import NNsight
+
+        return NNsight(self.module)
 
     def run(
         self, state: Any, start: str, stop: str | None, changes: Mapping[str, Sequence[Change]], reads: Sequence[str],
@@ -36,14 +44,30 @@ class Local:
         hooks = [hook for hook in order if hook in wanted]
         found: dict[str, Tensor] = {}
         try:
-            with self.traced.trace(state, start, stop, fn=self.module.run):
-                visit(self.traced, hooks, changes, found)
+            if changes:
+                with self.traced.trace(state, start, stop, fn=self.module.run):
+                    visit(self.traced, hooks, changes, found)
+            else:
+                self.listen(state, start, stop, hooks, found)
         except SteerError:
             raise
         except Exception as error:
             place = hooks[len(found)] if len(found) < len(hooks) else "the end"
             raise PassError(f"the pass from {start} failed at {place}: {type(error).__name__}: {error}") from error
         return {hook: found[hook] for hook in reads}
+
+    def listen(self, state: Any, start: str, stop: str | None, hooks: Sequence[str], found: dict[str, Tensor]) -> None:
+        """The same steps, and what passes through the hooks on the way."""
+
+        def keep(name: str) -> Callable[[Any, Any, Tensor], None]:
+            return lambda module, given, value: found.update({name: value})
+
+        listening = [self.module.get_submodule(name).register_forward_hook(keep(name)) for name in hooks]
+        try:
+            self.module.run(state, start, stop)
+        finally:
+            for one in listening:
+                one.remove()
 
 
 class PassError(RuntimeError):

@@ -234,8 +234,10 @@ def future(state: State) -> Tensor:
 
 def sinusoids(config: ModelConfig) -> Tensor:
     """The table of Vaswani et al. (2017): sines on even features, cosines on odd ones."""
-    place = torch.arange(config.max_length, dtype=torch.float64)[:, None]
-    rate = torch.exp(torch.arange(0, config.d_model, 2, dtype=torch.float64) * (-math.log(1e4) / config.d_model))
+    # On the CPU wherever the model is built: a table without values (meta) would import all of torch's compiler.
+    place = torch.arange(config.max_length, dtype=torch.float64, device="cpu")[:, None]
+    even = torch.arange(0, config.d_model, 2, dtype=torch.float64, device="cpu")
+    rate = torch.exp(even * (-math.log(1e4) / config.d_model))
     waves = torch.stack([torch.sin(place * rate), torch.cos(place * rate)], dim=-1).flatten(1)
     return (config.position_scale * waves).to(torch.get_default_dtype())  # max_length D
 

@@ -17,24 +17,23 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 from torch.nn import functional as F
 
 from steer.base.errors import CheckpointError, SteerError
 from steer.base.files import write_atomically
-from steer.base.shipped import DEFAULT_TASK
 from steer.models.batch import Batch, collate
 from steer.models.checkpoint import Checkpoint, Record, check_tensors, save_checkpoint
 from steer.models.decoding import score_all
 from steer.models.plain.dropout import Source, dropouts, share_source
 from steer.models.plain.transformer import MLP, Attention, Transformer, initialise
 from steer.models.training.protocol import Protocol, Stage
+from steer.models.training.state import STATE, read_state
 from steer.models.vocabulary import Vocabulary
 from steer.tasks import TASKS
 
-STATE, LOG = "state.safetensors", "log.jsonl"
+LOG = "log.jsonl"
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")  # what AdamW keeps for each parameter
 
 
@@ -234,24 +233,17 @@ class Trainer:
 
     def resume(self, folder: Path) -> None:
         """Continue from the state that an earlier run left in the folder. The protocol must be the same."""
-        path = folder / STATE
-        try:
-            with safe_open(path, "pt") as file:
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-                state = json.loads(file.metadata()["steer"])
-        except (OSError, SafetensorError, KeyError, TypeError, json.JSONDecodeError) as error:
-            raise CheckpointError(f"{path}: cannot be resumed from ({error})") from error
-        before = {"task": DEFAULT_TASK} | state["protocol"]  # older states do not name the task
-        if (state["seed"], before) != (self.seed, self.protocol.model_dump(mode="json")):
+        state = read_state(folder)
+        if (state.seed, state.settings) != (self.seed, self.protocol.model_dump(mode="json")):
             raise CheckpointError(f"{folder} holds a run of another protocol or seed; give the same, or --overwrite")
+        tensors = state.tensors
         weights = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
-        check_tensors(weights, self.model.state_dict(), str(path))
+        check_tensors(weights, self.model.state_dict(), str(state.path))
         self.model.load_state_dict(weights)
         for name, parameter in self.model.named_parameters():
             if f"step.{name}" in tensors:
                 self.optimiser.state[parameter] = {m: tensors[f"{m}.{name}"].to(self.device) for m in MOMENTS}
-        self.progress, self.history = Progress(**state["progress"]), state["history"]
-        self.before = state.get("before")
+        self.progress, self.history, self.before = Progress(**state.progress), state.history, state.before
 
 
 def mlps(model: Transformer, whose: str) -> list[MLP]:

@@ -57,6 +57,9 @@ class Protocol(Strict):
     """A whole training run. `protocol_for` gives its stages the keys of one task."""
 
     description: str = ""
+    # For `steer ls`; no part of what is trained, and so of no record.
+    cost: Annotated[str, Field(exclude=True, description="what training by it takes")] = ""
+    learns: Annotated[str, Field(exclude=True, description="what comes of it")] = ""
     task: str = DEFAULT_TASK
     data_seed: Annotated[int, Field(ge=0, description="seed of the task's fixed sets of examples")] = 0
     model: ModelConfig = ModelConfig()

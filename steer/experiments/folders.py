@@ -1,4 +1,4 @@
-"""Where a command writes when no folder is given."""
+"""Where a verb writes when no folder is given."""
 
 from __future__ import annotations
 
@@ -24,6 +24,17 @@ def results_folder(verb: str, checkpoint: str, *more: str, within: Path = Path("
     folder = locate(checkpoint)
     own = () if is_shipped(folder) else (read_record(folder).weights_sha256[:8],)
     return within / "-".join((verb, folder.resolve().name, *own, *more))
+
+
+def numbering_of(checkpoint: str) -> str:
+    """What a reader of head numbers must know; empty where heads are numbered as trained."""
+    from steer.models.families import family_of
+    from steer.models.huggingface.family import HuggingFaceFamily
+    from steer.models.record import read_record
+
+    if isinstance(family_of(checkpoint)[0], HuggingFaceFamily):
+        return ""
+    return read_record(locate(checkpoint)).numbering
 
 
 def check_empty(folder: Path) -> None:

@@ -1,0 +1,59 @@
+"""What the shell offers for a half-written word: names of recipes, checkpoints, heads. No torch: it must be quick."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from steer.base.shipped import DEFAULT, checkpoint_names, everything, preset_names, recipe_names
+
+
+def complete_recipe(incomplete: str) -> list[str]:
+    return _starting(recipe_names(), incomplete)
+
+
+def complete_checkpoint(incomplete: str) -> list[str]:
+    return _starting(checkpoint_names(), incomplete)
+
+
+def complete_preset(incomplete: str) -> list[str]:
+    return _starting(preset_names(), incomplete)
+
+
+def complete_shipped(incomplete: str) -> list[str]:
+    return _starting(sorted(everything()), incomplete)
+
+
+def complete_head(ctx: Any, incomplete: str) -> list[str]:
+    """Heads of the checkpoint that stands on the line, and the roles that some of them play."""
+    return _starting(_names(ctx, heads_only=True), incomplete)
+
+
+def complete_node(ctx: Any, incomplete: str) -> list[str]:
+    """Heads and MLPs."""
+    return _starting(_names(ctx, heads_only=False), incomplete)
+
+
+def _names(ctx: Any, heads_only: bool) -> list[str]:
+    from steer.base.errors import SteerError
+    from steer.models.families import names_of
+
+    try:
+        names = names_of(ctx.params.get("checkpoint") or DEFAULT)
+    except SteerError:
+        return []
+    nodes = names.layout.heads if heads_only else names.layout.nodes
+    return [*map(str, nodes), *(f"${role}" for role in names.roles)]
+
+
+def _starting(names: list[str], incomplete: str) -> list[str]:
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def complete_format(incomplete: str) -> list[str]:
+    return _starting(["pdf", "svg"], incomplete)
+
+
+def complete_figure(incomplete: str) -> list[str]:
+    from steer.drawing.look import KINDS
+
+    return _starting(list(KINDS), incomplete)

@@ -1,0 +1,75 @@
+"""What there is to look at: shipped recipes, checkpoints and presets, and the episodes of a task."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+from steer.base.errors import SteerError, unknown
+from steer.base.files import write_atomically
+from steer.base.shipped import (
+    DEFAULT_TASK,
+    RECIPES,
+    checkpoint_records,
+    everything,
+    preset_files,
+    recipe_files,
+    recipe_names,
+)
+from steer.base.yaml import read
+from steer.experiments.given import check_split
+from steer.models.record import read_record
+from steer.results.provenance import Json
+from steer.tasks import TASKS
+from steer.tasks.task import Example
+
+
+def ls() -> dict[str, list[Json]]:
+    """The shipped recipes, checkpoints and training presets, each with what there is to say of it."""
+    described = zip(recipe_names(), map(read, recipe_files()), strict=True)
+    return {
+        "recipes": [{"name": name, "description": file.data.get("description", "")} for name, file in described],
+        "checkpoints": [read_record(path.parent).summary(path.parent.name) for path in checkpoint_records()],
+        "presets": [_preset(path) for path in preset_files()],
+    }
+
+
+def _preset(path: Path) -> Json:
+    said = read(path).data
+    return {"name": path.stem, **{key: said.get(key, "") for key in ("description", "cost", "learns")}}
+
+
+def cp(name: str, to: Path | str = ".", *, force: bool = False) -> Path:
+    """Copy a shipped recipe, preset or checkpoint to a folder or a new name; gives where it is."""
+    shipped, to = everything(), Path(to)
+    if name not in shipped:
+        raise SteerError(unknown("shipped recipe, preset or checkpoint", str(name), sorted(shipped)))
+    source = shipped[name]
+    target = to / source.name if to.is_dir() else to
+    if target.exists() and target.resolve() == source.resolve():
+        raise SteerError(f"{target} is the shipped one itself; give another name")
+    if target.exists() and not force:
+        raise SteerError(f"{target} is there already; give another name, or --force")
+    try:
+        if source.is_dir():
+            shutil.copytree(source, target, dirs_exist_ok=True)
+        else:
+            # The line that tells editors where the schema is must still lead there.
+            text = re.sub(r"(\$schema=).*schema\.json", rf"\g<1>{RECIPES / 'schema.json'}", source.read_text())
+            write_atomically(target, text)
+    except OSError as error:
+        raise SteerError(f"cannot write {target}: {error.strerror or error}") from error
+    return target
+
+
+def episodes(
+    n: int = 5, *, split: str = "test", start: int = 0, seed: int = 0, task: str = DEFAULT_TASK
+) -> list[Example]:
+    """Some episodes of one of a task's fixed sets."""
+    about = TASKS[task]
+    check_split(split, about)
+    drawn = about.split(split, seed)
+    if start < 0 or n < 1 or start + n > len(drawn):
+        raise SteerError(f"the {split} split has {len(drawn):,} episodes; {start} + {n} goes beyond it")
+    return [drawn[number] for number in range(start, start + n)]

@@ -1,0 +1,174 @@
+"""Every verb from Python: the command line's defaults and messages; names, paths, dicts and objects taken alike."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+import steer
+from steer.commands import app
+
+COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+VERBS = {name: name for name in COMMANDS} | {"eval": "evaluate", "import": "import_weights"}
+SPOKEN = {"json", "quiet", "help", "positions", "everything", "jobs", "recipes", "changes", "files"}  # how it is said
+OTHERWISE = {  # one command is two functions, or takes several checkpoints at once
+    ("attend", "head"), ("attribute", "head"), ("attribute", "prompt"), ("attribute", "episode"),
+    ("discover", "checkpoint"),
+}  # fmt: skip
+FEW = {"episodes.count": 6}
+CLEAN = {"kind": "clean", "episodes": {"count": 6}, "measures": [{"name": "exact-match"}]}
+
+
+def function(name: str) -> Any:
+    found = getattr(steer, VERBS[name])
+    return steer._verb(VERBS[name]) if inspect.ismodule(found) else found
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_is_a_function_with_the_same_defaults(name: str):
+    parameters = inspect.signature(function(name)).parameters
+    wanted = {one.name: one.default for one in COMMANDS[name].params if one.name not in SPOKEN and not one.required}
+    for key, default in wanted.items():
+        if (name, key) in OTHERWISE or key in ("out", "formats"):
+            continue
+        same = {str(default), str(parameters[key].default)}
+        assert len(same) == 1 or same == {"None", "()"}, (name, key)
+
+
+def test_every_verb_is_typed_and_says_what_it_does():
+    for name in set(steer.__all__) - {"SteerError", "__version__"}:
+        found = steer._verb(name)
+        assert found.__doc__, name
+        assert "return" in found.__annotations__, name
+
+
+def test_a_room_whose_name_is_a_verb_is_both():
+    import steer.plan.plan as module
+
+    assert module.Plan
+    assert "forward passes" in repr(steer.plan("chain_k"))
+    for name in ("plan", "results", "discover"):
+        assert inspect.ismodule(getattr(steer, name))
+        assert callable(getattr(steer, name))
+        assert not callable(sys.modules["steer.base"])
+
+
+def test_import_is_quick_and_plans_need_no_torch():
+    program = (
+        "import sys, steer\n"
+        "heavy = {'torch', 'numpy', 'pydantic', 'matplotlib'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+        "steer.plan('chain_k'); steer.validate('swap_index'); steer.ls(); steer.schema(); steer.episodes(1)\n"
+        "assert 'torch' not in sys.modules\n"
+        "print(callable(steer.plan), callable(steer.results), callable(steer.discover))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["True"] * 3, done.stderr
+
+
+def test_a_recipe_may_be_a_name_a_path_a_dict_or_an_object(tmp_path: Path):
+    checkpoint = steer.load_checkpoint("tiny")
+    (tmp_path / "mine.yaml").write_text(json.dumps(CLEAN))
+    built = steer.build_recipe(**CLEAN)
+    rows = [steer.run(given, checkpoint).rows for given in (CLEAN, tmp_path / "mine.yaml", built)]
+    assert rows[0] == rows[1] == rows[2]
+    assert steer.run(CLEAN, "tiny").rows == rows[0]
+    assert steer.run(CLEAN | {"checkpoint": "tiny"}, changes=["seed=0"]).rows == rows[0]
+    assert CLEAN["episodes"] == {"count": 6}  # what was given is left as it was
+    named = steer.run("paper/accuracy", checkpoint, changes=FEW)
+    assert named.provenance.examples == 6
+
+
+def test_with_out_a_result_is_written_and_known(tmp_path: Path):
+    one = steer.run(CLEAN, "tiny", out=tmp_path, formats=["svg"])
+    before = (one.folder / "result.json").stat().st_mtime_ns
+    again = steer.run(CLEAN, "tiny", out=tmp_path)
+    assert again.rows == one.rows
+    assert (again.folder / "result.json").stat().st_mtime_ns == before
+    assert {"figure.png", "figure.svg"} <= {path.name for path in one.folder.iterdir()}
+    (listed,) = steer.results(tmp_path)
+    assert (listed.listed.recipe, listed.own, listed.listed.checkpoint) == ("recipe", True, "tiny")
+    assert steer.compare(one, again.folder).pairing == "paired"
+
+
+FAULTS = [
+    (lambda: steer.run({"kind": "clean"}), "measures: field required"),
+    (lambda: steer.run({"kind": "claen", "measures": []}), "did you mean clean"),
+    (lambda: steer.run(3), "a recipe is a name"),
+    (lambda: steer.run(CLEAN, 3), "a checkpoint is a name"),
+    (lambda: steer.run(CLEAN, "sed1"), "did you mean seed1"),
+    (lambda: steer.run(CLEAN, device="cuda:77"), "no device named 'cuda:77'"),
+    (lambda: steer.run(CLEAN, dtype="float16"), "float32 or float64"),
+    (lambda: steer.run(CLEAN, changes={"episodes.cuont": 3}), "did you mean 'count'"),
+    (lambda: steer.plan("chain_q"), "did you mean"),
+    (lambda: steer.validate("swap_index", {"kind": "clean"}, "nothing"), "measures: field required"),
+    (lambda: steer.attend("dec-cross-9.9"), "dec-cross-9.9"),
+    (lambda: steer.attend("$output", "A | A = rde"), "rde"),
+    (lambda: steer.ask(episode=99_999), "the test split has episodes"),
+    (lambda: steer.ask(change="colour"), "--change"),
+    (lambda: steer.component("dec-*"), "one is wanted"),
+    (lambda: steer.attribute(episodes=0), "from 1 to 2,000"),
+    (lambda: steer.evaluate(split="tset"), "did you mean test"),
+    (lambda: steer.evaluate("tiny", device="nowhere"), "no device named"),
+    (lambda: steer.reproduce("sed1"), "did you mean seed1"),
+    (lambda: steer.reproduce("tiny", episodes=3), "10 at least"),
+    (lambda: steer.discover("tiny", episodes=3), "from 20 to 500"),
+    (lambda: steer.discover("tiny", device="cuda:77"), "no device named"),
+    (lambda: steer.train("new"), "which protocol?"),
+    (lambda: steer.train("new", resume=True), "cannot be resumed"),
+    (lambda: steer.train("new", preset="tiny", device="cuda:77"), "no device named"),
+    (lambda: steer.draw("nowhere"), "there is no file or folder"),
+    (lambda: steer.draw(3), "can be drawn"),
+    (lambda: steer.results("nowhere"), "there is no folder"),
+    (lambda: steer.compare("nowhere", "there"), "there is no file or folder"),
+    (lambda: steer.episodes(split="tset"), "did you mean test"),
+    (lambda: steer.episodes(task="authers"), "did you mean authors"),
+    (lambda: steer.cp("swap"), "did you mean swap_index"),
+    (lambda: steer.migrate("nowhere"), "there is no file"),
+    (lambda: steer.renumber("new", "sed1"), "did you mean seed1"),
+    (lambda: steer.import_weights("nowhere.safetensors", "new"), "give --heads"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "says"), FAULTS, ids=[says for _, says in FAULTS])
+def test_faults_are_those_of_the_command_line(call: Any, says: str, tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(steer.SteerError) as raised:
+        call()
+    assert says in str(raised.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_texts_are_short_and_cells_have_table_and_figure(tmp_path: Path):
+    checkpoint = steer.load_checkpoint("seed1")
+    many = {"kind": "keep-only-one", "target": "$output.k", "sources": "enc-self-*.*", "episodes": {"count": 8},
+            "measures": [{"name": "attention-accuracy", "heads": "$output"}]}  # fmt: skip
+    result, pattern = steer.run(many, checkpoint), steer.attend("$output", episode=0, checkpoint=checkpoint)
+    answer = steer.ask(episode=3, checkpoint=checkpoint)
+    found = steer.activations(checkpoint, ["A | A = red"], "*.k")
+    drawn = [result, pattern, checkpoint.circuit, answer]
+    for thing in (*drawn, steer.load_recipe("chain_k"), steer.plan("chain_k"), checkpoint, found):
+        assert 20 < len(repr(thing)) <= 2_000, type(thing)
+        page = thing._repr_html_()
+        assert "<table>" in page or "<pre>" in page, type(thing)
+        assert ("<img" in page) is any(thing is one for one in drawn), type(thing)
+    assert f"{pattern.head} ($output" in repr(pattern)
+    assert "attention-accuracy" in repr(result)
+    assert "…" in repr(found)  # 24 sites and more
+
+
+def test_progress_moves_within_one_recipe_also_while_answers_are_written():
+    told: list[float] = []
+    greedy = CLEAN | {"measures": [{"name": "exact-match"}, {"name": "exact-match", "decoding": "greedy"}]}
+    steer.run(greedy | {"kind": "ablate-set", "nodes": ["enc-self-0.0"]}, "tiny", tell=told.append)
+    assert told == sorted(told)
+    assert told[-1] == 1
+    assert len({round(one, 3) for one in told}) >= 4
+    assert sum(one < 0.5 for one in told) >= 2  # the passes before anything is written are the smaller part
