@@ -73,11 +73,12 @@ def attend_all(
 
 
 def attribute(
-    checkpoint: CheckpointLike = DEFAULT, *, episodes: int = MOST, out: Path | str | None = None,
-    device: str = "cpu", force: bool = False, tell: Callable[[float], None] = lambda done: None,
+    checkpoint: CheckpointLike = DEFAULT, *, episodes: int = MOST, task: Path | str | None = None,
+    out: Path | str | None = None, device: str = "cpu", force: bool = False, tell: Callable[[float], None] = lambda done: None,
 ) -> Result:  # fmt: skip
     """Who writes the answer: the share of the right token's logit that each decoder component has."""
-    changes = {"episodes.count": checked_count(episodes)}
+    changes: dict[str, object] = {"episodes.count": checked_count(episodes)}
+    changes |= {} if task is None else {"task": str(Path(task).resolve())}
     return run(ATTRIBUTION, checkpoint, changes=changes, out=out, device=device, force=force, tell=tell)
 
 

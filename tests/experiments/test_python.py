@@ -105,7 +105,7 @@ FAULTS = [
     (lambda: steer.run(CLEAN, 3), "a checkpoint is a name"),
     (lambda: steer.run(CLEAN, "sed1"), "did you mean seed1"),
     (lambda: steer.run(CLEAN, device="cuda:77"), "no device named 'cuda:77'"),
-    (lambda: steer.run(CLEAN, dtype="float16"), "float32 or float64"),
+    (lambda: steer.run(CLEAN, dtype="float16"), "float32, float64 or bfloat16"),
     (lambda: steer.run(CLEAN, changes={"episodes.cuont": 3}), "did you mean 'count'"),
     (lambda: steer.plan("chain_q"), "did you mean"),
     (lambda: steer.validate("swap_index", {"kind": "clean"}, "nothing"), "measures: field required"),
