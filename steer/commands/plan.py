@@ -41,6 +41,8 @@ def validate(
     if json:
         checked = check_recipes(recipes)
         typer.echo(dumps([{"recipe": name, "faults": list(faults)} for name, faults in checked.items()], indent=1))
+        for fault in (fault for faults in checked.values() for fault in faults):
+            typer.echo(f"error: {fault}", err=True)
         raise typer.Exit(2 if any(checked.values()) else 0)
     names = check(*recipes)
     typer.echo(f"{len(names)} recipe{'s' * (len(names) > 1)}: no faults")

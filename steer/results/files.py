@@ -78,7 +78,7 @@ def format_of(data: Any, place: str) -> int:
 
 
 def write_result(result: Result, folder: Path) -> None:
-    write_tensors(result.tensors, folder / TENSORS, result.axes)
+    write_tensors(result.tensors, folder / TENSORS, result.known_axes)
     write_samples(result.samples, folder / SAMPLES)
     write_atomically(folder / ROWS, rows_csv(result.rows))
     write_atomically(folder / RESULT, result_text(to_json(result)))
@@ -128,8 +128,7 @@ def read_result(folder: Path | str) -> Result:
     result = from_json(read_json(path), str(path))
     result.folder = path.parent
     if is_there(path.parent / TENSORS):
-        stored = StoredTensors(path.parent / TENSORS)
-        result.tensors, result.axes = stored, stored.axes
+        result.tensors = StoredTensors(path.parent / TENSORS)
     result.samples = read_samples(path.parent)
     return result
 

@@ -33,7 +33,7 @@ class Result(Shown):
     tensors: Mapping[str, Tensor] = field(default_factory=dict)  # `condition/site`: examples first
     details: list[Detail] = field(default_factory=list)
     folder: Path | None = None
-    axes: Axes | None = None  # what the axes of the tensors mean
+    axes: Axes | None = None  # what the axes of the tensors mean, where they were not read from a file
     samples: Samples | None = None  # what each example gave, where that is known
 
     def card(self) -> Card:
@@ -55,11 +55,16 @@ class Result(Shown):
         """The details of one class: `result.of_kind(Pattern)`."""
         return [detail for detail in self.details if isinstance(detail, kind)]
 
+    @property
+    def known_axes(self) -> Axes | None:
+        """What the axes of the tensors mean. A file of tensors is only opened when they are asked for."""
+        return self.axes or getattr(self.tensors, "axes", None)
+
     def activations(self, condition: str) -> Activations:
         """The tensors of one condition by site, with prompts, tokens and lengths beside them."""
         from steer.results.labelled import activations_of
 
-        return activations_of(self.provenance.checkpoint.name, condition, self.tensors, self.axes)
+        return activations_of(self.provenance.checkpoint.name, condition, self.tensors, self.known_axes)
 
     def save(self, folder: Path | str) -> Path:
         """Write the result as `steer run` does, without the figures (`steer draw` makes them). Returns the folder."""
