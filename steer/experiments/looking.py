@@ -74,7 +74,8 @@ def attend_all(
 
 def attribute(
     checkpoint: CheckpointLike = DEFAULT, *, episodes: int = MOST, task: Path | str | None = None,
-    out: Path | str | None = None, device: str = "cpu", force: bool = False, tell: Callable[[float], None] = lambda done: None,
+    out: Path | str | None = None, device: str = "cpu", force: bool = False,
+    tell: Callable[[float], None] = lambda done: None,
 ) -> Result:  # fmt: skip
     """Who writes the answer: the share of the right token's logit that each decoder component has."""
     changes: dict[str, object] = {"episodes.count": checked_count(episodes)}
