@@ -52,15 +52,15 @@ def describe_plan(name: str, schedule: Schedule) -> dict[str, Any]:
 def _run(run: Run, one: Pass | None, schedule: Schedule) -> dict[str, Any]:
     hook = schedule.steps.hook
     reads = [{"site": str(site), "hook": hook(site)} for site in run.reads]
-    told = {"name": run.name, "condition": run.condition, "decoding": type(run.decoding).__name__.lower()}
+    described = {"name": run.name, "condition": run.condition, "decoding": type(run.decoding).__name__.lower()}
     if one is None:
         kept = [] if isinstance(run.decoding, Greedy) else schedule.of(run.name)
         reads += [{"site": "kept for later runs", "hook": name} for name in kept]
-        return told | {
+        return described | {
             "start": schedule.steps.names[0],
             "stop": schedule.stop_after(kept) if kept else None,
             "edits": [],
             "reads": reads,
         }
     edits = [{"what": str(edit), "site": str(edit.site), "hook": hook(edit.site)} for edit in one.edits]
-    return told | {"start": one.start, "stop": one.stop, "edits": edits, "reads": reads}
+    return described | {"start": one.start, "stop": one.stop, "edits": edits, "reads": reads}

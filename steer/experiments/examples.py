@@ -81,12 +81,18 @@ def usable(
     counts = Counter(filter(None, reasons))
     if not counts:
         return episodes, ""
-    told = ", ".join(f"{count} {reason}" for reason, count in counts.items())
+    left_out = ", ".join(f"{count} {reason}" for reason, count in counts.items())
     kept = [episode for episode, reason in zip(episodes, reasons, strict=True) if not reason]
     if not kept:
-        key = ("places",) if "without place" in told else ("ablation", "variable") if recipe.ablates else ("variable",)
-        raise KeyedError([(key, f"none of {len(episodes)} examples can be used: {told}")])
-    return kept, f"{sum(counts.values())} of {len(episodes)} examples left out: {told}"
+        key = (
+            ("places",)
+            if "without place" in left_out
+            else ("ablation", "variable")
+            if recipe.ablates
+            else ("variable",)
+        )
+        raise KeyedError([(key, f"none of {len(episodes)} examples can be used: {left_out}")])
+    return kept, f"{sum(counts.values())} of {len(episodes)} examples left out: {left_out}"
 
 
 def _unfit(episode: Example, other: Example | None, variable: str | None, asked: bool) -> str:

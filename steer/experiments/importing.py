@@ -12,7 +12,7 @@ from steer.experiments.folders import check_empty
 from steer.tasks import TASKS
 
 if TYPE_CHECKING:
-    from steer.models.importing.state_dict import Told
+    from steer.models.importing.state_dict import StateDictOptions
     from steer.models.record import Record
 
 SAFE, MAX_SAFE = ".safetensors", 2_000_000_000  # bytes
@@ -39,16 +39,16 @@ def import_weights(
         "answer_embedding": answer_embedding, "unembedding": unembedding, "vocabulary": vocabulary,
     }  # fmt: skip
     if file.suffix == SAFE:
-        told = _told(needed, max_length, answer_vocabulary=answer_vocabulary, task=task or DEFAULT_TASK)
+        options = _options(needed, max_length, answer_vocabulary=answer_vocabulary, task=task or DEFAULT_TASK)
     else:
         _refuse_options(needed | {"answer_vocabulary": answer_vocabulary, "task": task})
-        told = None
-    return _write(file, out, told, max_length)
+        options = None
+    return _write(file, out, options, max_length)
 
 
-def _told(needed: dict[str, Any], max_length: int, **more: Any) -> Told:
+def _options(needed: dict[str, Any], max_length: int, **more: Any) -> StateDictOptions:
     """What a state dict does not say, all of it; else what is missing."""
-    from steer.models.importing.state_dict import Told
+    from steer.models.importing.state_dict import StateDictOptions
 
     TASKS[more["task"]]  # an unknown one is named with its neighbours
     missing = [_option(name) for name, value in needed.items() if value is None]
@@ -58,7 +58,7 @@ def _told(needed: dict[str, Any], max_length: int, **more: Any) -> Told:
         raise SteerError(POST_NORM)
     if needed["activation"] not in ACTIVATIONS:
         raise SteerError(f"--activation: {unknown('activation', needed['activation'], ACTIVATIONS)}")
-    return Told(max_length=max_length, **needed, **more)
+    return StateDictOptions(max_length=max_length, **needed, **more)
 
 
 def _refuse_options(given: dict[str, Any]) -> None:
@@ -73,7 +73,7 @@ def _option(name: str) -> str:
     return "--norm-first or --no-norm-first" if name == "norm_first" else f"--{name.replace('_', '-')}"
 
 
-def _write(file: Path, out: Path, told: Told | None, max_length: int) -> Record:
+def _write(file: Path, out: Path, options: StateDictOptions | None, max_length: int) -> Record:
     from steer.models.checkpoint import read_record, save_checkpoint
     from steer.models.importing.archive import MAX_BYTES
     from steer.models.importing.authors import read_authors
@@ -81,7 +81,7 @@ def _write(file: Path, out: Path, told: Told | None, max_length: int) -> Record:
     from steer.models.importing.state_dict import read_state_dict
 
     check_empty(out)
-    data = read_file(file, MAX_BYTES if told is None else MAX_SAFE)
-    read = read_authors(data, str(file), max_length) if told is None else read_state_dict(data, str(file), told)
+    data = read_file(file, MAX_BYTES if options is None else MAX_SAFE)
+    read = read_authors(data, str(file), max_length) if options is None else read_state_dict(data, str(file), options)
     save_checkpoint(out, *make_checkpoint(read, file, data))
     return read_record(out)

@@ -53,7 +53,7 @@ def run_experiment(
 def _run(loaded: Loaded, subject: Subject, tell: Tell, engine: Engine, content: str) -> Result:
     started, recipe = time.perf_counter(), loaded.recipe
     subject = subject.about(recipe.task) if recipe.task.source else subject
-    drafted = loaded.lower(subject.names)  # names at fault are told before any example is looked at
+    drafted = loaded.lower(subject.names)  # faulty names are reported before any example is read
     shown = examples_of(recipe, subject, drafted.plan)
     inputs, spread = shown.inputs, Spread(shown.inputs.examples, engine.layout)
     lowered = loaded.lower(subject.names, spread.shortest)

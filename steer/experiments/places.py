@@ -78,8 +78,8 @@ def missing_place(plan: Plan, layout: Layout) -> Callable[[Example], str]:
 def cut_warning(names: Iterable[str], task: Task, examples: Sequence[Example]) -> str:
     """Of these spans those that begin or end within a token of some example."""
     counts = {name: sum(name in task.cut_spans(example) for example in examples) for name in dict.fromkeys(names)}
-    told = [f"{name!r} in {count} of {len(examples)} examples" for name, count in counts.items() if count]
-    return f"spans that cut a token: {', '.join(told)}" if told else ""
+    cut = [f"{name!r} in {count} of {len(examples)} examples" for name, count in counts.items() if count]
+    return f"spans that cut a token: {', '.join(cut)}" if cut else ""
 
 
 def place_tokens(plan: Plan, examples: Sequence[Example], layout: Layout) -> list[PlaceTokens]:

@@ -69,6 +69,6 @@ class Differences(Counted):
     def rows(self, weights: Floats) -> list[Row]:
         rows = super().rows(weights)
         clean = [row for row in rows if row.condition == self.setting.own and row.position is None]
-        told = [self.rivals.warning, UNDECIDED if any(row.low <= 0 for row in clean) else ""]
-        warning = JOINT.join(filter(None, told))
+        warnings = [self.rivals.warning, UNDECIDED if any(row.low <= 0 for row in clean) else ""]
+        warning = JOINT.join(filter(None, warnings))
         return [replace(row, warning=warning) for row in rows]

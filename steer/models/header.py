@@ -17,11 +17,11 @@ def read_header(file: BinaryIO, place: str) -> tuple[dict[str, str], int]:
     try:
         if length > MAX_BYTES:
             raise ValueError
-        told = json.loads(file.read(length).decode())
-        return {name: _describe(told[name]) for name in told if name != "__metadata__"}, 8 + length
+        header = json.loads(file.read(length).decode())
+        return {name: _describe(header[name]) for name in header if name != "__metadata__"}, 8 + length
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise CheckpointError(f"{place}: cannot be read as safetensors (it does not begin with a header)") from error
 
 
-def _describe(told: dict[str, Any]) -> str:
-    return f"{DTYPES.get(told['dtype'], told['dtype'])}{[int(size) for size in told['shape']]}"
+def _describe(entry: dict[str, Any]) -> str:
+    return f"{DTYPES.get(entry['dtype'], entry['dtype'])}{[int(size) for size in entry['shape']]}"

@@ -72,10 +72,10 @@ def draw_heatmap(result: Result) -> Figure:
     images = [_fill(axes, panel, scale, widest) for axes, panel in zip(grid, panels, strict=True)]
     bar = figure.colorbar(images[0], ax=list(grid), shrink=min(1.0, 1.6 / sum(heights)), aspect=14)
     _mark_ends(bar, rows)
-    told = [replace(rows[0], warning=text) for text in shared_warnings(rows)]  # of a single cell the table tells
+    warned = [replace(rows[0], warning=text) for text in shared_warnings(rows)]  # of a single cell the table tells
     count = result.provenance.examples
     where = f"{count:,} example{'s' * (count > 1)}; white: {_end(rows, 'nothing').condition}"
-    title(figure, replace(result, rows=told), where)
+    title(figure, replace(result, rows=warned), where)
     return figure
 
 

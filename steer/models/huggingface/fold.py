@@ -50,7 +50,7 @@ def bias_of(wired: Wired, block: Block) -> Tensor | None:
 
 
 def fold(wired: Wired, stream: str, writes: Writes, until: int | None = None) -> Tensor:
-    """A stream after so many blocks of the layout, or at its end."""
+    """A stream after the first `until` blocks of the layout, or at its end."""
     value = wired.embedding(stream).norm(embedded(wired, stream, writes))
     for block in wired.layout.blocks[:until]:
         if block.writes == stream and block.reads:

@@ -67,23 +67,23 @@ def _network(place: Place, kind: str, dtype: str) -> Any:
     except ImportError as error:
         raise CheckpointError(INSTALL) from error
     with _quiet(transformers), _placed(place.name):
-        network, told = getattr(transformers, kind).from_pretrained(
+        network, report = getattr(transformers, kind).from_pretrained(
             str(place.folder), dtype=getattr(torch, dtype), use_safetensors=True, trust_remote_code=False,
             attn_implementation="eager", local_files_only=True, output_loading_info=True, ignore_mismatched_sizes=True,
         )  # fmt: skip
-    check_tensors(place.name, told)
+    check_tensors(place.name, report)
     broken = [name for name, tensor in network.state_dict().items() if not tensor.isfinite().all()]
     if broken:
         raise CheckpointError(f"{place.name}: NaN or infinity in {_some(broken)}")
     return network
 
 
-def check_tensors(name: str, told: dict[str, Any]) -> None:
+def check_tensors(name: str, report: dict[str, Any]) -> None:
     """What transformers only warns of is a fault here: it would go on with random numbers."""
-    missing = sorted(told.get("missing_keys", ()))
-    surplus = sorted(key for key in told.get("unexpected_keys", ()) if not MADE.fullmatch(key))
+    missing = sorted(report.get("missing_keys", ()))
+    surplus = sorted(key for key in report.get("unexpected_keys", ()) if not MADE.fullmatch(key))
     wrong = sorted(
-        f"{key} is {list(found)}, expected {list(due)}" for key, found, due in told.get("mismatched_keys", ())
+        f"{key} is {list(found)}, expected {list(due)}" for key, found, due in report.get("mismatched_keys", ())
     )
     kinds = (("missing tensors", missing), ("unexpected tensors", surplus), ("wrong tensors", wrong))
     faults = [f"{name}: {len(tensors)} {kind}: {_some(tensors)}" for kind, tensors in kinds if tensors]

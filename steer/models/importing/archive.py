@@ -49,8 +49,8 @@ class Archive:
         return flat.as_strided(sizes, strides, offset).clone()
 
     def _storage(self, stored: object, place: str) -> Tensor:
-        told = stored.told if isinstance(stored, Stored) else None
-        match told:
+        reference = stored.reference if isinstance(stored, Stored) else None
+        match reference:
             case ("storage", Named(name), str(key), str(), int(size)) if name == STORAGE and key.isdecimal():
                 data = self.members.get(f"{self.folder}/data/{key}")
             case _:

@@ -56,8 +56,8 @@ def read_authors(data: bytes, place: str, max_length: int) -> Read:
     _check_tensors(tensors, their_shapes(wanted, config), stacks, place)
     ours = TASKS[TASK].tokens
     rows = token_rows(prompt, ours), token_rows(answer, ours[: len(answer)])
-    told = {key: document[key] for key in TOLD if isinstance(document.get(key), str | int | float)}
-    return Read(place_tensors(tensors, wanted, *rows), config, TASK, ours, told)
+    facts = {key: document[key] for key in TOLD if isinstance(document.get(key), str | int | float)}
+    return Read(place_tensors(tensors, wanted, *rows), config, TASK, ours, facts)
 
 
 def _check_document(document: object, place: str) -> None:
@@ -93,8 +93,8 @@ def _tokens(document: Mapping[str, Any], side: str, place: str) -> Sequence[str]
     place, expected = f"{place}: langs.{side}", TASKS[TASK].tokens[: TOKENS[side]]
     lang = document["langs"].get(side)
     state = lang.state if isinstance(lang, Made) and lang.name in LANGS else None
-    told = state if isinstance(state, dict) else {}
-    ids, symbols = told.get("symbol2index"), told.get("index2symbol")
+    facts = state if isinstance(state, dict) else {}
+    ids, symbols = facts.get("symbol2index"), facts.get("index2symbol")
     if not isinstance(ids, dict) or not all(type(key) is str and type(value) is int for key, value in ids.items()):
         raise SteerError(f"{place}: has no symbol2index that maps symbols to numbers")
     strange = sorted(set(ids) ^ set(expected))

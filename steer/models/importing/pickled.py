@@ -43,7 +43,7 @@ class Made:
 class Stored:
     """A pickle's reference to a value that is stored outside of it."""
 
-    told: Any
+    reference: Any
 
 
 def read_pickle(data: bytes, place: str, names: Collection[str], reasons: Mapping[str, str] | None = None) -> Any:

@@ -37,7 +37,7 @@ MAX_VOCABULARY = 20_000_000  # bytes
 
 
 @dataclass(frozen=True)
-class Told:
+class StateDictOptions:
     """What a state dict does not say and the user must, by the command's options."""
 
     heads: int
@@ -51,20 +51,20 @@ class Told:
     answer_vocabulary: Path | None = None
 
 
-def read_state_dict(data: bytes, place: str, told: Told) -> Read:
+def read_state_dict(data: bytes, place: str, options: StateDictOptions) -> Read:
     tensors = _load(data, place)
-    ends = _ends(tensors, told)
+    ends = _ends(tensors, options)
     stacks = find_stacks(list(tensors), place)
     check_final_norms(list(tensors), stacks, place)
-    prompt, answer = _vocabularies(tensors, told)
-    ours = order_tokens(prompt, answer, told)
-    config = _config(tensors, stacks, told, (len(prompt), len(answer)), place)
+    prompt, answer = _vocabularies(tensors, options)
+    ours = order_tokens(prompt, answer, options)
+    config = _config(tensors, stacks, options, (len(prompt), len(answer)), place)
     wanted = parts(stacks, ends)
     expected = their_shapes(wanted, config)
     _check_tensors(tensors, expected, config, place)
     rows = token_rows(prompt, ours), token_rows(answer, ours[: len(answer)])
-    said = {key: str(value) if isinstance(value, Path) else value for key, value in asdict(told).items()}
-    return Read(place_tensors(tensors, wanted, *rows), config, told.task, ours, said)
+    said = {key: str(value) if isinstance(value, Path) else value for key, value in asdict(options).items()}
+    return Read(place_tensors(tensors, wanted, *rows), config, options.task, ours, said)
 
 
 def _load(data: bytes, place: str) -> dict[str, Tensor]:
@@ -75,10 +75,10 @@ def _load(data: bytes, place: str) -> dict[str, Tensor]:
         raise SteerError(f"{place}: cannot be read as safetensors ({error})") from error
 
 
-def _ends(tensors: Mapping[str, Tensor], told: Told) -> Ends:
+def _ends(tensors: Mapping[str, Tensor], options: StateDictOptions) -> Ends:
     keys = {
-        "--prompt-embedding": told.prompt_embedding, "--answer-embedding": told.answer_embedding,
-        "--unembedding": told.unembedding,
+        "--prompt-embedding": options.prompt_embedding, "--answer-embedding": options.answer_embedding,
+        "--unembedding": options.unembedding,
     }  # fmt: skip
     faults = [
         f"{option}: {unknown('tensor', key, list(tensors))}" for option, key in keys.items() if key not in tensors
@@ -86,17 +86,19 @@ def _ends(tensors: Mapping[str, Tensor], told: Told) -> Ends:
     faults = faults or [f"{option}: {key} is not a matrix" for option, key in keys.items() if tensors[key].ndim != 2]
     if faults:
         raise SteerError(*faults)
-    bias = told.unembedding.removesuffix("weight") + "bias"
-    return Ends(told.prompt_embedding, told.answer_embedding, told.unembedding, bias if bias in tensors else None)
+    bias = options.unembedding.removesuffix("weight") + "bias"
+    return Ends(
+        options.prompt_embedding, options.answer_embedding, options.unembedding, bias if bias in tensors else None
+    )
 
 
-def _vocabularies(tensors: Mapping[str, Tensor], told: Told) -> tuple[Sequence[str], Sequence[str]]:
+def _vocabularies(tensors: Mapping[str, Tensor], options: StateDictOptions) -> tuple[Sequence[str], Sequence[str]]:
     """The tokens of prompts and of answers, in the order of the rows of their tables."""
-    prompt, size = read_tokens(told.vocabulary), len(tensors[told.answer_embedding])
-    answer = read_tokens(told.answer_vocabulary) if told.answer_vocabulary else prompt[:size]
+    prompt, size = read_tokens(options.vocabulary), len(tensors[options.answer_embedding])
+    answer = read_tokens(options.answer_vocabulary) if options.answer_vocabulary else prompt[:size]
     for tokens, key, option in (
-        (prompt, told.prompt_embedding, "--vocabulary"),
-        (answer, told.answer_embedding, "--answer-vocabulary"),
+        (prompt, options.prompt_embedding, "--vocabulary"),
+        (answer, options.answer_embedding, "--answer-vocabulary"),
     ):
         if len(tokens) != len(tensors[key]):
             raise SteerError(f"{option}: {len(tokens)} tokens; {key} has {len(tensors[key])} rows")
@@ -114,12 +116,12 @@ def read_tokens(path: Path) -> Sequence[str]:
     return tokens
 
 
-def order_tokens(prompt: Sequence[str], answer: Sequence[str], told: Told) -> tuple[str, ...]:
+def order_tokens(prompt: Sequence[str], answer: Sequence[str], options: StateDictOptions) -> tuple[str, ...]:
     """Our order: padding, start and end, the other tokens of answers, then those of prompts alone."""
-    needed = TASKS[told.task].tokens
+    needed = TASKS[options.task].tokens
     missing = [token for token in needed if token not in set(prompt)]
     if missing:
-        raise SteerError(f"--vocabulary: without {' '.join(missing):.200}, which the task {told.task!r} has")
+        raise SteerError(f"--vocabulary: without {' '.join(missing):.200}, which the task {options.task!r} has")
     frame = needed[:3]
     strange = [token for token in answer if token not in set(prompt)]
     lacking = [token for token in frame if token not in set(answer)]
@@ -131,18 +133,18 @@ def order_tokens(prompt: Sequence[str], answer: Sequence[str], told: Told) -> tu
 
 
 def _config(
-    tensors: Mapping[str, Tensor], stacks: Stacks, told: Told, tokens: tuple[int, int], place: str
+    tensors: Mapping[str, Tensor], stacks: Stacks, options: StateDictOptions, tokens: tuple[int, int], place: str
 ) -> ModelConfig:
-    width = tensors[told.prompt_embedding].shape[1]
-    if told.heads < 1 or width % told.heads:
-        raise SteerError(f"--heads: {width} features cannot be divided among {told.heads} heads")
+    width = tensors[options.prompt_embedding].shape[1]
+    if options.heads < 1 or width % options.heads:
+        raise SteerError(f"--heads: {width} features cannot be divided among {options.heads} heads")
     inner = tensors.get(f"{stacks.encoder}layers.0.linear1.weight")
     if inner is None:
         raise SteerError(f"{place}: 1 missing tensors: {stacks.encoder}layers.0.linear1.weight")
     return make_config(
-        place, encoder_layers=stacks.encoder_layers, decoder_layers=stacks.decoder_layers, heads=told.heads,
-        d_model=width, d_head=width // told.heads, d_ff=len(inner), max_length=told.max_length,
-        vocabulary=tokens[0], answers=tokens[1] if tokens[1] < tokens[0] else 0, activation=told.activation,
+        place, encoder_layers=stacks.encoder_layers, decoder_layers=stacks.decoder_layers, heads=options.heads,
+        d_model=width, d_head=width // options.heads, d_ff=len(inner), max_length=options.max_length,
+        vocabulary=tokens[0], answers=tokens[1] if tokens[1] < tokens[0] else 0, activation=options.activation,
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""What one must know about a file of prompts before believing a number: told from its tokens, without a model.
+"""What one must know about a file of prompts before trusting a number, computed from its tokens, without a model.
 
 The same facts guard every run: an answer that starts like its rival is a fault of a measure of first tokens, a
 counterpart of another length is left out and counted, a span that cuts a token is a warning.
@@ -45,7 +45,7 @@ class ShownLine:
 class Facts:
     lines: int
     prompt_tokens: tuple[int, int]  # the fewest and the most
-    answer_tokens: Mapping[int, int]  # how many lines have an answer of so many
+    answer_tokens: Mapping[int, int]  # number of tokens -> how many lines have an answer of that length
     counterparts: Mapping[str, Mapping[str, int]]  # name -> lines, of another length, without an answer
     spans: Mapping[str, Mapping[str, int]]  # name -> lines, cut
     remarks: tuple[Remark, ...]
@@ -90,11 +90,11 @@ def _remarks(task: Prompts, lines: Mapping[str, Line], tokenizer: Tokenizer) -> 
     for name in task.variables:
         yield from _counterpart_remarks(name, [one for one in bound if name in one.counterparts])
     for name in task.span_names:
-        told = "begins or ends within a token: the whole token is taken"
-        yield from _remark(f"span {name!r}", told, [one.place for one in bound if name in one.cut])
+        remark = "begins or ends within a token: the whole token is taken"
+        yield from _remark(f"span {name!r}", remark, [one.place for one in bound if name in one.cut])
     bare = [place for place, line in lines.items() if _wants_blank(line.prompt, line.answer, tokenizer)]
-    told = "begins without a blank: its first token is another than behind one; is that meant?"
-    yield from _remark("answers", told, bare)
+    remark = "begins without a blank: its first token is another than behind one; is that meant?"
+    yield from _remark("answers", remark, bare)
 
 
 def _counterpart_remarks(name: str, bound: Sequence[Bound]) -> Iterator[Remark]:
