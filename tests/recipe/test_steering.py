@@ -62,7 +62,7 @@ def test_a_question_of_one_argument_has_no_counterpart():
 
 def test_the_ceiling_is_the_models_own_answer_to_the_counterpart():
     """Whatever is frozen while the answers are steered."""
-    checkpoint = load_checkpoint("seed3")
+    checkpoint = load_checkpoint("shortcut")
     keys = {"sets": [{"name": "one", "sites": "enc-self-0.0.z"}], "freeze": ["enc-self-1.0.z", "dec-cross-1.0.q"]}
     loaded = steer_recipe(**keys)
     result = run_experiment(loaded, checkpoint)
