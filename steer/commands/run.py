@@ -38,9 +38,6 @@ def run(
     quiet: QuietOption = False,
 ) -> None:
     """Run recipes: print a table, write rows, metadata and figures. Saved results are not computed again."""
-    from json import dumps
-
-    from steer.commands.pictures import warn
     from steer.commands.progress import bar
     from steer.experiments.api import run_many
     from steer.experiments.many import split_changes
@@ -51,6 +48,17 @@ def run(
             names, changes=changes, out=out, device=device, dtype=dtype, memory=memory, jobs=jobs, force=force,
             formats=formats or (), tell=advance,
         )  # fmt: skip
+    _print(outcomes, json)
+    if any(outcome.faults for outcome in outcomes):
+        raise typer.Exit(2 if len(outcomes) == 1 else 1)
+
+
+def _print(outcomes: Sequence[Outcome], json: bool) -> None:
+    """What was measured, then (on stderr) what went wrong."""
+    from json import dumps
+
+    from steer.commands.pictures import warn
+
     if json:
         done = [outcome.to_json() for outcome in outcomes]
         typer.echo(dumps(done[0] if len(done) == 1 else done, indent=1))
@@ -62,8 +70,6 @@ def run(
         for fault in outcome.faults:
             typer.echo(f"error: {fault}", err=True)
         warn(*(f"{outcome.name}: {reason}" for reason in outcome.undrawn))
-    if any(outcome.faults for outcome in outcomes):
-        raise typer.Exit(2 if len(outcomes) == 1 else 1)
 
 
 def _text(outcome: Outcome) -> str:
