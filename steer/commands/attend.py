@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,9 +11,11 @@ from steer.commands.completion import complete_head
 from steer.commands.options import (
     CheckpointOption,
     DeviceOption,
+    DtypeOption,
     EpisodeOption,
     FormatOption,
     JsonOption,
+    MemoryOption,
     OutOption,
     PromptOption,
 )
@@ -37,6 +39,8 @@ def attend(
     task: TaskOption = None,
     out: OutOption = None,
     device: DeviceOption = "cpu",
+    dtype: DtypeOption = "float32",
+    memory: MemoryOption = "4G",
     formats: FormatOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -55,15 +59,14 @@ def attend(
 
     if head is None and not everything:
         raise SteerError("which head? give --head dec-cross-1.4 or a role ('$output'), or --all for every head")
-    look, chosen = (
-        look_of(formats or ()),
-        {"episode": episode, "checkpoint": checkpoint, "task": task, "device": device},
-    )
+    look = look_of(formats or ())
+    chosen: dict[str, Any] = {"episode": episode, "checkpoint": checkpoint, "task": task}
+    chosen |= {"device": device, "dtype": dtype, "memory": memory}
     use_one_thread()
     if everything:
-        patterns = looking.attend_all(prompt, heads=head or "*", **chosen)  # type: ignore[arg-type]
+        patterns = looking.attend_all(prompt, heads=head or "*", **chosen)
     else:
-        patterns = [looking.attend(head or "", prompt, **chosen)]  # type: ignore[arg-type]
+        patterns = [looking.attend(head or "", prompt, **chosen)]
     folder = out or results_folder("attend", checkpoint, sha256(patterns[0].prompt.encode()).hexdigest()[:8])
     make_folder(folder)
 
