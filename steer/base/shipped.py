@@ -12,6 +12,7 @@ CHECKPOINTS, PRESETS = PACKAGE / "models" / "shipped", PACKAGE / "models" / "tra
 # In a checkout the recipes are at the top level, where people look for them; in a wheel they are in the package.
 RECIPES = next(folder for folder in (PACKAGE / "recipes", PACKAGE.parent / "recipes") if folder.is_dir())
 RECORD = "checkpoint.json"
+CONFIG, ABOUT = "config.json", "about.json"  # of a Hugging Face model, and what we say of one that is shipped
 DEFAULT = "strict2"  # the checkpoint that commands take when none is named
 DEFAULT_TASK = "compositional"  # the task of checkpoints and circuits that name none
 
@@ -22,6 +23,15 @@ def checkpoint_records() -> list[Path]:
 
 def checkpoint_names() -> list[str]:
     return [path.parent.name for path in checkpoint_records()]
+
+
+def model_folders() -> list[Path]:
+    """The Hugging Face models that are shipped."""
+    return [path.parent for path in sorted(CHECKPOINTS.glob(f"*/{CONFIG}"))]
+
+
+def model_names() -> list[str]:
+    return [folder.name for folder in model_folders()]
 
 
 def is_shipped(folder: Path) -> bool:
@@ -47,6 +57,7 @@ def recipe_names() -> list[str]:
 def everything() -> dict[str, Path]:
     """All that is shipped, by name. A preset that shares its name with a checkpoint is `presets/NAME`."""
     named = {path.parent.name: path.parent for path in checkpoint_records()}
+    named |= {folder.name: folder for folder in model_folders()}
     named |= {f"presets/{path.stem}" if path.stem in named else path.stem: path for path in preset_files()}
     return named | dict(zip(recipe_names(), recipe_files(), strict=True))
 
@@ -56,6 +67,11 @@ def locate(name: str) -> Path:
     for folder in (Path(name), CHECKPOINTS / name):
         if is_there(folder / RECORD) and (folder / RECORD).is_file():
             return folder
+    if name.startswith("hf:") or name in model_names() or is_there(Path(name) / CONFIG):
+        raise CheckpointError(
+            f"{name} is a Hugging Face model, and this is for checkpoints trained on a task of ours ({RECORD}); "
+            "`steer check FILE.jsonl -c`, `steer run`, `attend`, `attribute` and `ask` take it"
+        )
     if is_there(name):
         raise CheckpointError(f"{name} is not a checkpoint: it holds no {RECORD}")
     raise CheckpointError(

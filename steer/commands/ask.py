@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from steer.base.shipped import DEFAULT
-from steer.commands.options import CheckpointOption, DeviceOption, FormatOption, JsonOption, OutOption, PromptOption
+from steer.commands.options import (
+    CheckpointOption,
+    DeviceOption,
+    DtypeOption,
+    FormatOption,
+    JsonOption,
+    MemoryOption,
+    OutOption,
+    PromptOption,
+)
 from steer.commands.subjects import TaskOption
 
 if TYPE_CHECKING:
@@ -30,6 +39,8 @@ def ask(
     task: TaskOption = None,
     out: OutOption = None,
     device: DeviceOption = "cpu",
+    dtype: DtypeOption = "float32",
+    memory: MemoryOption = "4G",
     formats: FormatOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -45,7 +56,7 @@ def ask(
     use_one_thread()
     answer = ask_model(
         prompt, episode=episode, swap=swap, change=change, sites=sites or (), checkpoint=checkpoint, task=task,
-        device=device,
+        device=device, dtype=dtype, memory=memory,
     )  # fmt: skip
     content = sha256("\n".join((answer.prompt, answer.variable, *answer.sites)).encode()).hexdigest()
     _show(answer, out or results_folder("ask", checkpoint, content[:8]), look, json)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,9 +12,11 @@ from steer.commands.completion import complete_head
 from steer.commands.options import (
     CheckpointOption,
     DeviceOption,
+    DtypeOption,
     EpisodeOption,
     FormatOption,
     JsonOption,
+    MemoryOption,
     OutOption,
     PromptOption,
 )
@@ -39,6 +41,8 @@ def attend(
     task: TaskOption = None,
     out: OutOption = None,
     device: DeviceOption = "cpu",
+    dtype: DtypeOption = "float32",
+    memory: MemoryOption = "4G",
     formats: FormatOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -51,15 +55,13 @@ def attend(
     if head is None and not everything:
         raise SteerError("which head? give --head dec-cross-1.4 or a role ('$output'), or --all for every head")
     look = look_of(formats or ())
+    chosen: dict[str, Any] = {"episode": episode, "checkpoint": checkpoint, "task": task}
+    chosen |= {"device": device, "dtype": dtype, "memory": memory}
     use_one_thread()
     if everything:
-        patterns = looking.attend_all(
-            prompt, heads=head or "*", episode=episode, checkpoint=checkpoint, task=task, device=device
-        )
+        patterns = looking.attend_all(prompt, heads=head or "*", **chosen)
     else:
-        patterns = [
-            looking.attend(head or "", prompt, episode=episode, checkpoint=checkpoint, task=task, device=device)
-        ]
+        patterns = [looking.attend(head or "", prompt, **chosen)]
     picture = _draw(patterns, everything, out or _folder(checkpoint, patterns[0].prompt), look)
     _show(patterns, everything, checkpoint, picture, json)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,9 +12,11 @@ from steer.commands.completion import complete_node
 from steer.commands.options import (
     CheckpointOption,
     DeviceOption,
+    DtypeOption,
     EpisodeOption,
     FormatOption,
     JsonOption,
+    MemoryOption,
     OutOption,
     PromptOption,
     QuietOption,
@@ -38,12 +40,15 @@ def attribute(
     task: TaskOption = None,
     out: OutOption = None,
     device: DeviceOption = "cpu",
+    dtype: DtypeOption = "float32",
+    memory: MemoryOption = "4G",
     formats: FormatOption = None,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Logit attribution of every component that the logits read, or (--head) one component's page."""
     from steer.base.errors import SteerError
+    from steer.commands.run import run
     from steer.commands.threads import use_one_thread
     from steer.drawing.look import look_of
 
@@ -52,32 +57,30 @@ def attribute(
     if head is None:
         if episode is not None or prompt is not None:
             raise SteerError("--episode and --prompt show one head's attention: give --head as well")
-        _everything(checkpoint, task, episodes, out or Path("results"), device, formats, json, quiet)
+        everything = _changes(checkpoint, task, episodes)
+        run(everything, out or Path("results"), device, dtype, memory, formats=formats, json=json, quiet=quiet)
         return
     from steer.experiments.folders import results_folder
     from steer.experiments.looking import attend, component
     from steer.models.families import names_of
 
     look, nodes, pattern = look_of(formats or ()), names_of(checkpoint).nodes(head), None
+    given: dict[str, Any] = {"task": task, "device": device, "dtype": dtype, "memory": memory}
     if len(nodes) == 1 and nodes[0].is_head:  # first: a prompt that cannot be read is answered before the long work
-        pattern = attend(str(nodes[0]), prompt, episode=episode, checkpoint=checkpoint, task=task, device=device)
-    page = component(head, checkpoint, episodes=episodes, task=task, device=device)
+        pattern = attend(str(nodes[0]), prompt, episode=episode, checkpoint=checkpoint, **given)
+    page = component(head, checkpoint, episodes=episodes, **given)
     _show(page, pattern, out or results_folder("attribute", checkpoint, page.component), look, json)
 
 
-def _everything(
-    checkpoint: str, task: Path | None, episodes: int, out: Path, device: str, formats: list[str] | None, json: bool,
-    quiet: bool,
-) -> None:  # fmt: skip
+def _changes(checkpoint: str, task: Path | None, episodes: int) -> list[str]:
+    """The recipe that attributes to everything, with what is asked of it."""
     from json import dumps
 
-    from steer.commands.run import run
     from steer.experiments.looking import ATTRIBUTION
 
     # The name is quoted so that one like 007 is not read as a number.
     changes = [f"checkpoint={dumps(checkpoint)}", f"episodes.count={episodes}"]
-    brought = [] if task is None else [f"task={dumps(str(task.resolve()))}"]
-    run([ATTRIBUTION, *changes, *brought], out=out, device=device, formats=formats, json=json, quiet=quiet)
+    return [ATTRIBUTION, *changes, *([] if task is None else [f"task={dumps(str(task.resolve()))}"])]
 
 
 def _show(page: Page, pattern: Pattern | None, folder: Path, look: Look, json: bool) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from steer.base.shipped import DEFAULT
-from steer.commands.options import CheckpointOption, DeviceOption, JsonOption
+from steer.commands.options import CheckpointOption, DeviceOption, DtypeOption, JsonOption, MemoryOption
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -25,6 +25,8 @@ def check(
     format: Annotated[str, typer.Option(help="Whose columns: steer, eap-ig, auto-circuit, mib or causalab.")] = "steer",
     show: Annotated[int, typer.Option(min=0, help="How many lines to show as tokens.")] = 3,
     device: DeviceOption = "cpu",
+    dtype: DtypeOption = "float32",
+    memory: MemoryOption = "4G",
     json: JsonOption = False,
 ) -> None:
     """Check a file of prompts against a model: tokens, rivals, counterparts, spans, and how often it is right."""
@@ -32,7 +34,7 @@ def check(
 
     from steer.experiments.examining import check as examine
 
-    found = examine(file, checkpoint, format=format, show=show, device=device)
+    found = examine(file, checkpoint, format=format, show=show, device=device, dtype=dtype, memory=memory)
     typer.echo(dumps(found.to_json(), indent=1) if json else _page(found))
 
 

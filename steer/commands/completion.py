@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from steer.base.shipped import DEFAULT, checkpoint_names, everything, preset_names, recipe_names
+from steer.base.shipped import DEFAULT, checkpoint_names, everything, model_names, preset_names, recipe_names
 
 
 def complete_recipe(incomplete: str) -> list[str]:
@@ -12,7 +12,7 @@ def complete_recipe(incomplete: str) -> list[str]:
 
 
 def complete_checkpoint(incomplete: str) -> list[str]:
-    return _starting(checkpoint_names(), incomplete)
+    return _starting([*checkpoint_names(), *model_names()], incomplete)
 
 
 def complete_preset(incomplete: str) -> list[str]:

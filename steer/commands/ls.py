@@ -10,7 +10,7 @@ from steer.commands.options import JsonOption
 
 
 def ls(json: JsonOption = False) -> None:
-    """List the shipped recipes, checkpoints and training presets, one line each."""
+    """List the shipped recipes, checkpoints, models and training presets, one line each."""
     from json import dumps
 
     from steer.experiments.listing import ls as shipped
@@ -28,6 +28,9 @@ def ls(json: JsonOption = False) -> None:
 def _line(row: dict[str, Any]) -> str:
     if "cost" in row:
         return "; ".join(filter(None, (row["description"], row["cost"], row["learns"])))
+    if "family" in row:
+        trained = f"{row['accuracy']:.1%} of its words, seed {row['seed']}"
+        return f"Hugging Face {row['family']}, {trained}: {row['description']}"
     if "layers" not in row:
         return str(row["description"])
     size = f"{row['layers'][0]}+{row['layers'][1]} layers, {row['heads']} heads, d_model {row['d_model']}"

@@ -33,6 +33,11 @@ class Engine:
         self._batches: dict[tuple[tuple[Any, ...], int, bool], list[Batch]] = {}
         self._means: dict[tuple[Batch, ...], Means] = {}
 
+    @classmethod
+    def within(cls, model: Model, memory: int) -> Engine:
+        """One that takes so much in all; a quarter of it for clean activations."""
+        return cls(model, memory // 4, memory)
+
     def batches(self, examples: Sequence[Any], size: int | None = None, in_order: bool = False) -> list[Batch]:
         """Batches of examples of similar length, to save padding; or in the order in which they come.
 

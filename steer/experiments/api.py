@@ -53,7 +53,7 @@ def run(
     most = parse_memory(memory)
     loaded = recipe_of(recipe, changes, _named(recipe, checkpoint))
     subject = subject_for(loaded, checkpoint, device, dtype)
-    engine = Engine(subject.model, most // 4, most)
+    engine = Engine.within(subject.model, most)
     if out is None:
         return run_experiment(loaded, subject, tell, engine)
     from steer.experiments.many import run_loaded

@@ -63,14 +63,16 @@ class SteeredAnswer(Shown):
 
 
 @torch.no_grad()
-def ask(subject: Subject, episode: Example, variable: str, sites: Sequence[str] = ()) -> SteeredAnswer:
+def ask(
+    subject: Subject, episode: Example, variable: str, sites: Sequence[str] = (), engine: Engine | None = None
+) -> SteeredAnswer:
     task = subject.task
     other = task.counterpart(episode, variable)
     if other is None:
         raise SteerError(f"the {variable} of this prompt cannot be changed: {task.why_fixed(episode, variable)}")
     subject.examine([episode])
     recipe = recipe_of(task, variable, sites)
-    engine, plan = Engine(subject.model), lower(recipe, subject.names).plan
+    engine, plan = engine or Engine(subject.model), lower(recipe, subject.names).plan
     vocabulary = subject.scoring.vocabulary
     head = subject.names.head(f"${task.output_role}") if task.output_role else None
 

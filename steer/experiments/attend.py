@@ -39,15 +39,17 @@ def choose_episode(subject: Subject, number: int | None, prompt: str | None) -> 
 
 
 @torch.no_grad()
-def attention_pattern(subject: Subject, head: Node, episode: Example) -> Pattern:
+def attention_pattern(subject: Subject, head: Node, episode: Example, engine: Engine | None = None) -> Pattern:
     """A head's pattern while the model reads the prompt and writes its own answer."""
-    return attention_patterns(subject, [head], episode)[0]
+    return attention_patterns(subject, [head], episode, engine)[0]
 
 
 @torch.no_grad()
-def attention_patterns(subject: Subject, heads: Sequence[Node], episode: Example) -> list[Pattern]:
+def attention_patterns(
+    subject: Subject, heads: Sequence[Node], episode: Example, engine: Engine | None = None
+) -> list[Pattern]:
     """The same for several heads, from one forward pass."""
-    engine, sites = Engine(subject.model), [Site(head, "pattern") for head in heads]
+    engine, sites = engine or Engine(subject.model), [Site(head, "pattern") for head in heads]
     subject.examine([episode])
     written = answer_of(subject, engine, episode)
     (found,) = Session(engine, clean_plan(sites), Inputs([episode.answering(written)]))

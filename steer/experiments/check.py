@@ -38,15 +38,18 @@ class Checked:
         return found | ({"unanswered": self.unanswered} if self.unanswered else {})
 
 
-def check_prompts(path: Path, form: FormatName, checkpoint: str, device: str = "cpu", show: int = 3) -> Checked:
+def check_prompts(
+    path: Path, form: FormatName, checkpoint: str, show: int = 3, device: str = "cpu", dtype: str = "float32",
+    memory: str = "4G",
+) -> Checked:  # fmt: skip
     """Faults of the file are raised before the model is loaded."""
     tokenizer = tokenizer_of(checkpoint)
     facts = facts_of(read_prompts(path, form, tokenizer, str(path)), read_lines(path, form)[0], tokenizer, show)
     task = {"file": str(path.resolve()), "format": form}
     recipe = build_recipe("check", kind="clean", checkpoint=checkpoint, task=task, measures=MEASURES, figure="none")
-    subject = load_subject(checkpoint, device)
+    subject = load_subject(checkpoint, device, dtype)
     try:
-        rows = run(recipe, subject).rows
+        rows = run(recipe, subject, memory=memory).rows
     except SteerError as error:
         return Checked(str(path), checkpoint, facts, None, None, "; ".join(error.faults))
     first = find(rows, position=1, measure="token-accuracy")

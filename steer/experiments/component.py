@@ -58,9 +58,11 @@ class Page(Shown):
 
 
 @torch.no_grad()
-def component_page(subject: Subject, node: Node, episodes: Sequence[Example], seed: int = 0) -> Page:
+def component_page(
+    subject: Subject, node: Node, episodes: Sequence[Example], seed: int = 0, engine: Engine | None = None
+) -> Page:
     subject.examine(episodes)
-    engine, scoring = Engine(subject.model), subject.scoring
+    engine, scoring = engine or Engine(subject.model), subject.scoring
     layout, crossing = engine.layout, is_crossing(engine.layout, node)
     tallies = _tallies(node, len(episodes), layout, scoring)
     aligned = Alignment(len(episodes))

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
 from steer.base.errors import SteerError, unknown
+from steer.base.memory import parse_memory
 from steer.base.shipped import DEFAULT
 from steer.experiments.given import CheckpointLike, subject_of
 
@@ -22,16 +23,21 @@ def check(
     format: str = "steer",  # noqa: A002
     show: int = 3,
     device: str = "cpu",
+    dtype: str = "float32",
+    memory: str = "4G",
 ) -> Checked:
     """What to know about a file of prompts: tokens, rivals, counterparts, spans, how often the model is right."""
     from steer.experiments.check import check_prompts
-    from steer.models.devices import check_device
+    from steer.models.devices import check_device, check_dtype
     from steer.tasks.prompts.formats import FORMATS, FormatName
 
     if format not in FORMATS:
         raise SteerError(f"--format: {unknown('format', str(format), list(FORMATS))}")
     check_device(device)
-    return check_prompts(Path(file), cast(FormatName, format), checkpoint, device, show)
+    check_dtype(dtype)
+    parse_memory(memory)
+    given = {"device": device, "dtype": dtype, "memory": memory}
+    return check_prompts(Path(file), cast(FormatName, format), checkpoint, show, **given)
 
 
 def doctor(checkpoint: str, *, task: Path | str | None = None, device: str = "cpu", dtype: str = "float32") -> Report:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 import shutil
+from json import loads
 from pathlib import Path
 
 from steer.base.errors import SteerError, unknown
 from steer.base.files import write_atomically
 from steer.base.shipped import (
+    ABOUT,
+    CONFIG,
     DEFAULT_TASK,
     RECIPES,
     checkpoint_records,
     everything,
+    model_folders,
     preset_files,
     recipe_files,
     recipe_names,
@@ -26,13 +30,19 @@ from steer.tasks.task import Example
 
 
 def ls() -> dict[str, list[Json]]:
-    """The shipped recipes, checkpoints and training presets, each with what there is to say of it."""
+    """The shipped recipes, checkpoints, Hugging Face models and training presets, with what there is to say of each."""
     described = zip(recipe_names(), map(read, recipe_files()), strict=True)
     return {
         "recipes": [{"name": name, "description": file.data.get("description", "")} for name, file in described],
         "checkpoints": [read_record(path.parent).summary(path.parent.name) for path in checkpoint_records()],
+        "models": [_model(folder) for folder in model_folders()],
         "presets": [_preset(path) for path in preset_files()],
     }
+
+
+def _model(folder: Path) -> Json:
+    family = loads((folder / CONFIG).read_text())["model_type"]
+    return {"name": folder.name, "family": family, **loads((folder / ABOUT).read_text())}
 
 
 def _preset(path: Path) -> Json:

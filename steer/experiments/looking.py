@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from steer.base.errors import SteerError, unknown
+from steer.base.memory import parse_memory
 from steer.base.shipped import DEFAULT
 from steer.experiments.api import run
 from steer.experiments.given import CheckpointLike, subject_of
@@ -16,8 +17,10 @@ from steer.results.result import Result
 
 if TYPE_CHECKING:
     from steer.anatomy.names import Names
+    from steer.engine.engine import Engine
     from steer.experiments.ask import SteeredAnswer
     from steer.experiments.component import Page
+    from steer.models.subject import Subject
     from steer.tasks.task import Task
 
 ATTRIBUTION = "paper/fig02a_logit_attribution"
@@ -27,7 +30,7 @@ MOST = 2_000  # episodes of the held-out split
 def ask(
     prompt: str | None = None, *, episode: int | None = None, swap: tuple[str, str] | None = None,
     change: str | None = None, sites: Sequence[str] = (), checkpoint: CheckpointLike = DEFAULT,
-    task: Path | str | None = None, device: str = "cpu",
+    task: Path | str | None = None, device: str = "cpu", dtype: str = "float32", memory: str = "4G",
 ) -> SteeredAnswer:  # fmt: skip
     """Ask the model, predict what it would say if one variable were different, make it so, and compare.
 
@@ -36,7 +39,7 @@ def ask(
     from steer.experiments import ask as asking
     from steer.experiments.attend import choose_episode
 
-    loaded = subject_of(checkpoint, device, task=task)
+    loaded = subject_of(checkpoint, device, dtype, task)
     variable = _variable(change, loaded.task)
     if episode is None and prompt is None:
         shown = loaded.task.examples(loaded.task.selection(count=1), loaded.data_seed, variable)[0]
@@ -44,48 +47,54 @@ def ask(
         shown = choose_episode(loaded, episode, prompt)
     if swap is not None:
         loaded.task.check_exchange(shown, swap, variable)
-    return asking.ask(loaded, shown, variable, [sites] if isinstance(sites, str) else sites)
+    return asking.ask(loaded, shown, variable, [sites] if isinstance(sites, str) else sites, _engine(loaded, memory))
 
 
 def attend(
     head: str, prompt: str | None = None, *, episode: int | None = None, checkpoint: CheckpointLike = DEFAULT,
-    task: Path | str | None = None, device: str = "cpu",
+    task: Path | str | None = None, device: str = "cpu", dtype: str = "float32", memory: str = "4G",
 ) -> Pattern:  # fmt: skip
     """What a head (or the lead of a role: `$output`) attends to on a test episode, or on a prompt of yours."""
     from steer.experiments import attend as attending
 
     node = _names(checkpoint).head(head)
-    loaded = subject_of(checkpoint, device, task=task)
-    return attending.attention_pattern(loaded, node, attending.choose_episode(loaded, episode, prompt))
+    loaded = subject_of(checkpoint, device, dtype, task)
+    shown = attending.choose_episode(loaded, episode, prompt)
+    return attending.attention_pattern(loaded, node, shown, _engine(loaded, memory))
 
 
 def attend_all(
     prompt: str | None = None, *, heads: str = "*", episode: int | None = None,
     checkpoint: CheckpointLike = DEFAULT, task: Path | str | None = None, device: str = "cpu",
+    dtype: str = "float32", memory: str = "4G",
 ) -> list[Pattern]:  # fmt: skip
     """The same for every head that a pattern of names (`dec-cross-*.*`) fits, from one forward pass."""
     from steer.experiments import attend as attending
 
     names = _names(checkpoint)
     nodes = names.layout.heads if heads == "*" else names.heads(heads)
-    loaded = subject_of(checkpoint, device, task=task)
-    return attending.attention_patterns(loaded, nodes, attending.choose_episode(loaded, episode, prompt))
+    loaded = subject_of(checkpoint, device, dtype, task)
+    shown = attending.choose_episode(loaded, episode, prompt)
+    return attending.attention_patterns(loaded, nodes, shown, _engine(loaded, memory))
 
 
 def attribute(
     checkpoint: CheckpointLike = DEFAULT, *, episodes: int = MOST, task: Path | str | None = None,
-    out: Path | str | None = None, device: str = "cpu", force: bool = False,
-    tell: Callable[[float], None] = lambda done: None,
+    out: Path | str | None = None, device: str = "cpu", dtype: str = "float32", memory: str = "4G",
+    force: bool = False, tell: Callable[[float], None] = lambda done: None,
 ) -> Result:  # fmt: skip
     """Who writes the answer: the share of the right token's logit that each decoder component has."""
     changes: dict[str, object] = {"episodes.count": checked_count(episodes)}
     changes |= {} if task is None else {"task": str(Path(task).resolve())}
-    return run(ATTRIBUTION, checkpoint, changes=changes, out=out, device=device, force=force, tell=tell)
+    return run(
+        ATTRIBUTION, checkpoint, changes=changes, out=out, device=device, dtype=dtype, memory=memory, force=force,
+        tell=tell,
+    )  # fmt: skip
 
 
 def component(
     head: str, checkpoint: CheckpointLike = DEFAULT, *, episodes: int = MOST, task: Path | str | None = None,
-    device: str = "cpu",
+    device: str = "cpu", dtype: str = "float32", memory: str = "4G",
 ) -> Page:  # fmt: skip
     """One head's or MLP's page: what it writes, what it looks at, what it would copy."""
     from steer.experiments import component as pages
@@ -93,15 +102,22 @@ def component(
     nodes = _names(checkpoint).nodes(head)
     if len(nodes) != 1:
         raise SteerError(f"--head: {head!r} stands for {len(nodes)} components; one is wanted")
-    loaded = subject_of(checkpoint, device, task=task)
+    loaded = subject_of(checkpoint, device, dtype, task)
     wanted = loaded.task.selection(count=checked_count(episodes))
-    return pages.component_page(loaded, nodes[0], loaded.task.examples(wanted, loaded.data_seed))
+    examples = loaded.task.examples(wanted, loaded.data_seed)
+    return pages.component_page(loaded, nodes[0], examples, engine=_engine(loaded, memory))
 
 
 def checked_count(episodes: int) -> int:
     if not isinstance(episodes, int) or not 1 <= episodes <= MOST:
         raise SteerError(f"--episodes: from 1 to {MOST:,}, not {episodes!r:.40}")
     return episodes
+
+
+def _engine(subject: Subject, memory: str) -> Engine:
+    from steer.engine.engine import Engine
+
+    return Engine.within(subject.model, parse_memory(memory))
 
 
 def _names(checkpoint: CheckpointLike) -> Names:

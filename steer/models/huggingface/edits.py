@@ -33,13 +33,13 @@ def other_values(model: HuggingFaceModel, batch: Batch) -> Iterator[Finding]:
     """One head's value (or a whole one) changed at each hook: what moves is what the layout says."""
     clean, carried = met_on(model, batch), carried_sites(model)
     least, silent, leaks, lost = float("inf"), "", "", ""
-    sites = edited_sites(model)
+    sites, still = edited_sites(model), silent_mlps(model, clean)
     for site in sites:
         change = {model.steps.hook(site): lambda value, site=site: disturbed(value, site)}
         found = met_on(model, batch, change, model.steps.step(site), clean)
         moved, due = _moved(carried, clean, found), touched(model.layout, [site])
         leaks = leaks or next((f"{site} -> {other}" for other in moved if other not in due), "")
-        lost = lost or next((f"{site} -> {other}" for other in due if other not in moved), "")
+        lost = lost or next((f"{site} -> {other}" for other in due if other not in moved | still), "")
         if model.layout.logits in due:
             effect = (found["logits"] - clean["logits"]).abs().max().item()
             least, silent = min((least, silent), (effect, str(site)))
@@ -48,6 +48,12 @@ def other_values(model: HuggingFaceModel, batch: Batch) -> Iterator[Finding]:
         "arrives", "an edit changes all that is computed from it", float(bool(lost)), 0.0, lost, of=len(sites)
     )
     yield Finding("nowhere else", "an edit changes nothing else", float(bool(leaks)), 0.0, leaks, of=len(sites))
+
+
+def silent_mlps(model: HuggingFaceModel, clean: Mapping[str, Tensor]) -> set[Site]:
+    """MLPs that write one and the same vector at every place, as in attention-only models: no edit can change it."""
+    written = {site: clean[model.steps.hook(site)].flatten(0, 1) for site in map(model.layout.write, model.layout.mlps)}
+    return {site for site, value in written.items() if bool((value == value[0]).all())}
 
 
 def carried_sites(model: HuggingFaceModel) -> dict[str, list[Site]]:

@@ -6,6 +6,7 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from steer.anatomy.names import Names
+from steer.base.shipped import is_shipped
 from steer.models.huggingface.layout import layout_of, most_tokens, padding, row_of
 from steer.models.huggingface.place import Place, read_config, resolve
 from steer.models.huggingface.steps import BlockSteps
@@ -34,6 +35,8 @@ class HuggingFaceFamily:
         if found.commit:
             return f"{place.replace('/', '_').partition('@')[0]}-{found.commit[:8]}"
         folder = found.folder.resolve()
+        if is_shipped(folder):
+            return folder.name
         return f"{folder.name}-{hashlib.sha256(str(folder).encode()).hexdigest()[:8]}"
 
     def load(self, place: str, device: str, dtype: str) -> HuggingFaceSubject:

@@ -14,11 +14,12 @@ import torch
 from steer.anatomy.names import Names
 from steer.base.errors import CheckpointError
 from steer.base.log import LOG
+from steer.base.shipped import CONFIG
 from steer.models.huggingface.encoding import Frame
 from steer.models.huggingface.family import tokenizer_of
 from steer.models.huggingface.layout import layout_of, padding, row_of
 from steer.models.huggingface.model import HuggingFaceModel, wire
-from steer.models.huggingface.place import CONFIG, INSTALL, Place, read_config, weight_files
+from steer.models.huggingface.place import INSTALL, Place, read_config, weight_files
 from steer.models.huggingface.subject import HuggingFaceSubject
 from steer.models.vocabulary import Vocabulary
 from steer.results.provenance import Weights

@@ -15,9 +15,9 @@ from typing import Any
 
 from steer.base.errors import CheckpointError
 from steer.base.files import is_there, read_text
-from steer.base.shipped import RECORD
+from steer.base.shipped import CHECKPOINTS, CONFIG, RECORD, model_names
 
-CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 MOST_BYTES = 20_000_000  # of a config or an index
 HUB_ID = re.compile(r"(?P<id>[\w.-]+(?:/[\w.-]+)?)(?:@(?P<revision>[\w./-]+))?")  # `owner/name@revision`
 INSTALL = "Hugging Face models are read by `transformers`, which is not installed: pip install 'steer-interp[hf]'"
@@ -48,7 +48,9 @@ class Place:
 
 
 def resolve(name: str) -> Place:
-    """A folder as it is; anything else is asked of the Hub."""
+    """A folder as it is, or one that is shipped; anything else is asked of the Hub."""
+    if not is_there(name) and name in model_names():
+        return Place(name, CHECKPOINTS / name)
     if is_there(name):
         if not Path(name).is_dir():
             raise CheckpointError(f"{name} is a file; a Hugging Face model is a folder with {CONFIG}")
@@ -126,8 +128,8 @@ def _without_weights(place: Place) -> str:
 
 
 def is_hugging_face(name: str) -> bool:
-    """A folder whose `config.json` names a type of model, and which is no checkpoint of ours."""
-    folder = Path(name)
+    """A folder whose `config.json` names a type of model, and which is no checkpoint of ours; or a shipped one."""
+    folder = Path(name) if is_there(name) or name not in model_names() else CHECKPOINTS / name
     if not is_there(folder / CONFIG) or is_there(folder / RECORD):
         return False
     try:
