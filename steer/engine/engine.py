@@ -119,6 +119,10 @@ class Engine:
             means.add(self.hooks(batch, missing), real)
         return means
 
+    def adopt(self, batches: Sequence[Batch], means: Means) -> None:
+        """Take these for the means over the examples of the batches: their sums were merged from those of parts."""
+        self._means[tuple(batches)] = means.to(self.model.like.device)
+
     def gradients(
         self, batch: Batch, hooks: Iterable[str], metric: Callable[[Tensor], Tensor],
         enter: Callable[[Site, Tensor], Tensor] = lambda site, value: value,
