@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def attend(
     head: Annotated[
         str | None,
-        typer.Option(help="A head (dec-cross-1.4) or a role ($output).", autocompletion=complete_head),
+        typer.Option(help="A head (dec-cross-1.5) or a role ($output).", autocompletion=complete_head),
     ] = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Every head at once, small; with --head a pattern of names: dec-cross-*.*")
@@ -53,7 +53,7 @@ def attend(
     from steer.experiments import looking
 
     if head is None and not everything:
-        raise SteerError("which head? give --head dec-cross-1.4 or a role ('$output'), or --all for every head")
+        raise SteerError("which head? give --head dec-cross-1.5 or a role ('$output'), or --all for every head")
     look = look_of(formats or ())
     chosen: dict[str, Any] = {"episode": episode, "checkpoint": checkpoint, "task": task}
     chosen |= {"device": device, "dtype": dtype, "memory": memory}
