@@ -13,7 +13,7 @@ CHECKPOINTS, PRESETS = PACKAGE / "models" / "shipped", PACKAGE / "models" / "tra
 RECIPES = next(folder for folder in (PACKAGE / "recipes", PACKAGE.parent / "recipes") if folder.is_dir())
 RECORD = "checkpoint.json"
 CONFIG, ABOUT = "config.json", "about.json"  # of a Hugging Face model, and what we say of one that is shipped
-DEFAULT = "seed1"  # the checkpoint that commands take when none is named
+DEFAULT = "strict2"  # the checkpoint that commands take when none is named
 DEFAULT_TASK = "compositional"  # the task of checkpoints and circuits that name none
 
 
