@@ -127,3 +127,49 @@ def test_the_script_trains_them_and_writes_their_prompts(name: str, script, tmp_
     count = len((RECIPES / name / f"{name}.jsonl").read_text().splitlines())
     script.write_lines(tmp_path / "lines" / "made.jsonl", getattr(script, f"{name}_lines")(count, 0))
     assert (tmp_path / "lines" / "made.jsonl").read_text() == (RECIPES / name / f"{name}.jsonl").read_text()
+
+
+def test_the_command_crosses_by_the_keys_and_the_words_by_the_values():
+    """Of the BART that copies or swaps: encoder heads bring the command into the cross-attention's keys."""
+    home = RECIPES / "swapping"
+    found = values(steer.run(home / "values.yaml"))
+    assert found["enc.tok"] > 0.99
+    assert max(share for name, share in found.items() if name not in ("enc.tok", "nothing ablated")) < 0.25
+    ports = [f"dec-cross-0.{head}.v" for head in range(4)]
+    keys, crossed = (values(steer.run(home / "keys.yaml", changes=more)) for more in ({}, {"target": ports}))
+    assert keys["everything ablated"] < -15
+    assert keys["enc-self-0.1"] < 5 < 12 < min(keys[f"enc-self-0.{head}"] for head in (0, 2, 3))
+    assert crossed["everything ablated"] > 15  # by the values, the other command hardly arrives
+    places = values(steer.run(home / "queries.yaml"))
+    assert places["dec.pos"] > 0.8 > 0.5 > max(places[name] for name in ("dec.tok", "dec-self-0.0", "dec-self-0.2"))
+
+
+def test_without_its_heads_the_command_is_lost():
+    right = values(steer.run(RECIPES / "swapping" / "needed.yaml"))
+    assert right["clean"] == right["encoder head 0"] == 1
+    assert max(right[f"encoder head {head}"] for head in (1, 2, 3)) < 0.8
+    assert right["all encoder heads"] < 0.2
+    assert right["all cross-attention heads"] < 0.05
+
+
+def test_into_cross_attention_values_by_the_models_own_forward(tmp_path: Path):
+    """The recipe's numbers for BART, by plain hooks on the model itself."""
+    path, words = RECIPES / "swapping" / "swapping.jsonl", tokenizer_of("swapping").names
+    some = [json.loads(line) for line in path.read_text().splitlines()[:8]]
+    (tmp_path / "some.jsonl").write_text("\n".join(map(json.dumps, some)))
+    found = values(steer.run(RECIPES / "swapping" / "values.yaml", changes={"task": str(tmp_path / "some.jsonl")}))
+    own, ids = Own(load_subject("swapping").model.module.model), {word: number for number, word in enumerate(words)}
+    answers = [[ids[word] for word in line["answer"].split()] for line in some]
+    trials = [
+        Trial(own, [*(ids[word] for word in line["prompt"].split()), ids["</s>"]], [ids["</s>"], *answer])
+        for line, answer in zip(some, answers, strict=True)
+    ]
+    by_hand.give_means(trials)
+    for trial in trials:
+        trial.means = {node: ([], pooled) for node, (_, pooled) in trial.means.items()}
+    for source in (None, "enc.tok", "enc-self-0.1"):
+        condition, hits = by_hand.kept([f"dec-cross-0.{head}.v" for head in range(4)], source), []
+        for answer, trial in zip(answers, trials, strict=True):
+            said = trial.run(condition(trial))["logits"].argmax(-1).tolist()
+            hits += [one == two for one, two in zip(said, [*answer, ids["</s>"]], strict=True)]
+        assert found[source or "everything ablated"] == pytest.approx(sum(hits) / len(hits), abs=1e-6)
