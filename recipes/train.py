@@ -1,7 +1,7 @@
 """Trains the two small Hugging Face models that are shipped, and writes the prompts that their recipes are about.
 
     python recipes/train.py induction steer/models/shipped/induction     # GPT-2, attention only
-    python recipes/train.py turning steer/models/shipped/turning         # T5: crosses the cross-attention
+    python recipes/train.py swapping steer/models/shipped/swapping       # BART: crosses the cross-attention
     python recipes/train.py prompts                                      # the JSONL files beside the recipes
 
 Minutes of one core each. What makes the circuits grow where accuracy alone came without them: examples whose answer is
@@ -23,16 +23,16 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from torch import Tensor
 from torch.nn import functional as F
-from transformers import GPT2Config, GPT2LMHeadModel, T5Config, T5ForConditionalGeneration
+from transformers import BartConfig, BartForConditionalGeneration, GPT2Config, GPT2LMHeadModel
 from transformers.utils import logging
 
 HERE = Path(__file__).parent
 WORDS = ["ant", "bee", "cat", "dog", "elk", "fox", "gnu", "hen", "ibis", "jay", "koi", "lark"]
 WORDS += ["mole", "newt", "owl", "pig", "quail", "rat", "seal", "toad", "urchin", "vole", "wasp", "yak"]
-COPY, TURN = "copy", "turn"
+COPY, SWAP = "copy", "swap"
 SPECIAL = ["<pad>", "</s>", "<unk>"]
 PLACES, LENGTH, JUMPS = 64, 40, 0.25  # of the walks
-LISTS = range(3, 7)  # words of a list that is copied or turned
+LISTS = (2, 4, 6)  # words of a list
 Batch = tuple[dict[str, Tensor], Tensor]  # what the model takes, and the tokens that it should say (-100: not asked)
 
 
@@ -92,30 +92,35 @@ def walks(rows: int, dice: torch.Generator) -> Batch:
     return {"input_ids": ids}, wanted
 
 
-def turning_model() -> Any:
-    config = T5Config(
-        vocab_size=len(SPECIAL) + 2 + len(WORDS), d_model=64, d_kv=16, d_ff=64, num_layers=2, num_decoder_layers=1,
-        num_heads=4, dropout_rate=0.0, relative_attention_num_buckets=16, relative_attention_max_distance=16,
-        pad_token_id=0, eos_token_id=1, decoder_start_token_id=0,
+def swapping_model(layers: int = 1) -> Any:
+    """Without MLPs, as above: what depends on the command must then go through attention."""
+    config = BartConfig(
+        vocab_size=len(SPECIAL) + 2 + len(WORDS), max_position_embeddings=16, d_model=64, encoder_layers=layers,
+        decoder_layers=1, encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=1, decoder_ffn_dim=1,
+        dropout=0.0, attention_dropout=0.0, init_std=0.1, pad_token_id=0, bos_token_id=1, eos_token_id=1,
+        decoder_start_token_id=1, forced_eos_token_id=None,
     )  # fmt: skip
-    return T5ForConditionalGeneration(config)
+    model = BartForConditionalGeneration(config)
+    for layer in (*model.model.encoder.layers, *model.model.decoder.layers):
+        for parameter in (*layer.fc1.parameters(), *layer.fc2.parameters()):
+            parameter.requires_grad_(False).zero_()
+    return model
 
 
 def lists(rows: int, dice: torch.Generator) -> Batch:
-    """`copy cat sun tea` -> `cat sun tea`, `turn cat sun tea` -> `tea sun cat`, no word twice."""
+    """`copy ant bee cat dog` -> `ant bee cat dog`, `swap ant bee cat dog` -> `bee ant dog cat`, no word twice."""
     most, first = LISTS[-1], len(SPECIAL) + 2
     words = torch.rand(rows, len(WORDS), generator=dice).argsort(1)[:, :most] + first
-    lengths = torch.randint(LISTS[0], most + 1, (rows, 1), generator=dice)
-    turned = torch.rand(rows, 1, generator=dice) < 0.5
+    lengths = torch.tensor(LISTS)[torch.randint(len(LISTS), (rows, 1), generator=dice)]
+    swapped = torch.rand(rows, 1, generator=dice) < 0.5
     places = torch.arange(most + 1)
-    prompt, answer = torch.zeros(rows, most + 2, dtype=torch.long), torch.full((rows, most + 1), -100)
-    prompt[:, 0] = len(SPECIAL) + turned[:, 0]
     inside, end = places < lengths, places == lengths
+    prompt, answer = torch.zeros(rows, most + 2, dtype=torch.long), torch.full((rows, most + 1), -100)
+    prompt[:, 0] = len(SPECIAL) + swapped[:, 0]
+    prompt[:, 1:-1] = torch.where(inside[:, :most], words, 0)
     prompt[:, 1:][end], answer[end] = 1, 1
-    order = torch.where(turned, lengths - 1 - places, places).clamp(0, most - 1)
-    prompt[:, 1:-1] = torch.where(inside[:, :most], words, prompt[:, 1:-1])
-    answer[inside] = words.gather(1, order)[inside]
-    decoder = torch.cat([torch.zeros(rows, 1, dtype=torch.long), answer[:, :-1].clamp(min=0)], 1)
+    answer[:, :most] = torch.where(inside[:, :most], words.gather(1, places[:most] ^ swapped.long()), answer[:, :most])
+    decoder = torch.cat([torch.ones(rows, 1, dtype=torch.long), answer[:, :-1].clamp(min=0)], 1)
     return {"input_ids": prompt, "attention_mask": (prompt != 0).long(), "decoder_input_ids": decoder}, answer
 
 
@@ -164,13 +169,13 @@ def train_induction(folder: Path, steps: int, seed: int) -> None:
     print(f"{accuracy:.1%} of the words that can be known")
 
 
-def train_turning(folder: Path, steps: int, seed: int) -> None:
+def train_swapping(folder: Path, steps: int, seed: int) -> None:
     torch.manual_seed(seed)
-    model = turning_model()
-    accuracy = train(model, lists, steps, 3e-3, seed)
-    about = "copies a list of words or turns it round: a circuit that crosses the cross-attention"
+    model = swapping_model()
+    accuracy = train(model, lists, steps, 2e-3, seed)
+    about = "copies a list of words, or swaps them in pairs: a circuit that crosses the cross-attention"
     facts = {"description": about, "seed": seed, "steps": steps, "accuracy": round(accuracy, 4)}
-    write_model(folder, model, tokenizer_of([COPY, TURN, *WORDS], closed=True), facts)
+    write_model(folder, model, tokenizer_of([COPY, SWAP, *WORDS], closed=True), facts)
     print(f"{accuracy:.1%} of the tokens")
 
 
@@ -205,13 +210,13 @@ def induction_lines(count: int, seed: int) -> Iterator[dict[str, Any]]:
         }  # fmt: skip
 
 
-def turning_lines(count: int, seed: int) -> Iterator[dict[str, Any]]:
-    """Lists to copy or to turn, and the same with the other command."""
+def swapping_lines(count: int, seed: int) -> Iterator[dict[str, Any]]:
+    """Lists to copy or to swap in pairs, and the same with the other command."""
     dice = random.Random(seed)
     for number in range(count):
-        words = dice.sample(WORDS, dice.choice(LISTS))
-        said = {COPY: " ".join(words), TURN: " ".join(reversed(words))}
-        command, other = (COPY, TURN) if number % 2 else (TURN, COPY)
+        words = dice.sample(WORDS, dice.choice(LISTS[1:]))
+        said = {COPY: " ".join(words), SWAP: " ".join(words[place ^ 1] for place in range(len(words)))}
+        command, other = (SWAP, COPY) if number % 2 else (COPY, SWAP)
         prompt = [command, *words]
         yield {
             "prompt": " ".join(prompt), "answer": said[command], "wrong": [said[other]],
@@ -228,7 +233,7 @@ def write_lines(path: Path, lines: Iterator[dict[str, Any]]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["induction", "turning", "prompts"])
+    parser.add_argument("what", choices=["induction", "swapping", "prompts"])
     parser.add_argument("folder", type=Path, nargs="?", default=HERE)
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--seed", type=int, default=0)
@@ -237,9 +242,9 @@ def main() -> None:
     logging.disable_progress_bar()
     if given.what == "prompts":
         write_lines(given.folder / "induction" / "induction.jsonl", induction_lines(200, given.seed))
-        write_lines(given.folder / "turning" / "turning.jsonl", turning_lines(200, given.seed))
+        write_lines(given.folder / "swapping" / "swapping.jsonl", swapping_lines(200, given.seed))
     else:
-        {"induction": train_induction, "turning": train_turning}[given.what](given.folder, given.steps, given.seed)
+        {"induction": train_induction, "swapping": train_swapping}[given.what](given.folder, given.steps, given.seed)
 
 
 if __name__ == "__main__":

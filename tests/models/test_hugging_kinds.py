@@ -6,6 +6,7 @@ Recipes and prompts are files and take the ordinary way; by hand each example ru
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -92,6 +93,9 @@ def cases(family: str) -> dict[str, tuple[dict, dict[str, Condition]]]:
     firsts = {CHAIN_END: whole(one), EVERYTHING: by_hand.kept([one], None), p.first: by_hand.kept([one], p.first)}
     keep, mlp = by_hand.kept([p.target], None), by_hand.kept([p.mlp[0]], None)
     both = {s: by_hand.ablated(p.both, s) for s in p.sources}
+    own = Own(model(family).module.model)
+    parts = [node for node in own.nodes if not node.endswith((".tok", ".pos"))]
+    outside = [node for node in parts if node not in p.nodes]
     return {
         "keep": (
             {"kind": "keep-only-one", "target": p.target, "sources": list(p.sources)},
@@ -112,6 +116,10 @@ def cases(family: str) -> dict[str, tuple[dict, dict[str, Condition]]]:
         "set": (
             {"kind": "ablate-set", "nodes": list(p.nodes)},
             {NOTHING: bare, "set ablated": by_hand.silenced(p.nodes)},
+        ),
+        "keep-set": (
+            {"kind": "keep-set", "nodes": list(p.nodes), "within": "heads-and-mlps"},
+            {NOTHING: bare, EVERYTHING: by_hand.silenced(parts), "only the set kept": by_hand.silenced(outside)},
         ),
         "compare": (
             {"kind": "compare", "conditions": [{"name": p.nodes[n], "ablate": p.nodes[n]} for n in (0, 1)]},
@@ -159,9 +167,9 @@ def trials(family: str) -> list[Trial]:
     return made
 
 
-def ask(folder: Path, family: str, **keys) -> Result:
+def ask(folder: Path, family: str, lines: Sequence[dict] = LINES, **keys) -> Result:
     save_bare(folder / "model", family, model(family).module.model)
-    (folder / "lines.jsonl").write_text("\n".join(map(json.dumps, LINES)))
+    (folder / "lines.jsonl").write_text("\n".join(map(json.dumps, lines)))
     recipe = folder / "asked.yaml"
     recipe.write_text(yaml.safe_dump({"checkpoint": f"hf:{folder / 'model'}", "task": "lines.jsonl"} | keys))
     return run(load_recipe(str(recipe)), subject(family, folder / "model"))
@@ -265,3 +273,33 @@ def test_positions_are_exchanged_as_one_port_sees_them(family: str, side: str, t
     same(result, "before", bare, family)
     same(result, "after", swapped(family, port, (before, before + 2)), family)
     assert float((result.tensors["after/logits"] - result.tensors["before/logits"]).abs().max()) > 1e-6
+
+
+def test_attention_is_measured_on_the_models_own_patterns(family: str, tmp_path: Path):
+    """Mass on the words that come next and on a span, and one example's pattern: clean, and with a source ablated."""
+    p, before = parts_of(family), len(frame_of(family)[0])
+    head = by_hand.node_of(p.pattern)
+    measures = [{"name": "attention-mass", "heads": head}, {"name": "attention-mass", "heads": head, "span": "two"}]
+    measures += [{"name": "attention-accuracy", "heads": head, "span": "two"}]
+    measures += [{"name": "attention-pattern", "heads": head, "episode": 2}]
+    lines = [line | {"spans": {"two": [len(line["prompt"]) - 6, len(line["prompt"])]}} for line in LINES]
+    keys = {"kind": "ablate-set", "nodes": p.nodes[0], "measures": measures}
+    result = ask(tmp_path, family, lines, **keys)
+    for condition, edits in ((NOTHING, bare), ("set ablated", by_hand.silenced(p.nodes[:1]))):
+        mass, on_span, hits = [], [], []
+        for line, trial in zip(lines, trials(family), strict=True):
+            pattern, answer, keys_seen = trial.run(edits(trial))[p.pattern], numbers(line["answer"]), trial.prompt
+            steps = pattern[-len(answer) - (family in TWO) :][: len(answer)]  # two stacks say an end as well
+            keys_seen = [*keys_seen, *([] if family in TWO else trial.said)]
+            last = before + len(line["prompt"].split())
+            mass += [
+                float(row[[key == word for key in keys_seen]].sum()) for row, word in zip(steps, answer, strict=True)
+            ]
+            on_span += [float(row[last - 2 : last].sum()) for row in steps]
+            hits += [int(row.argmax()) in (last - 2, last - 1) for row in steps]
+        shown = [mass, on_span, hits]
+        found = [row for row in result.rows if row.condition == condition and row.position is None]
+        assert [row.value for row in found] == pytest.approx([sum(one) / len(one) for one in shown], abs=1e-9)
+        (drawn,) = (one for one in result.details if one.condition == condition)
+        own = trials(family)[2].run(edits(trials(family)[2]))[p.pattern]
+        torch.testing.assert_close(torch.tensor(drawn.weights, dtype=own.dtype), own, rtol=0, atol=1e-4)

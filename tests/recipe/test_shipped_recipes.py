@@ -14,26 +14,34 @@ from tokens import RECIPE
 
 from steer.anatomy.nodes import Node
 from steer.base.shipped import RECIPES, recipe_files
+from steer.base.yaml import read
 from steer.engine.schedule import make_schedule
 from steer.engine.text import describe_plan
 from steer.models.plain.layout import PlainSteps
 from steer.recipe.kinds import KINDS
 from steer.recipe.load import load_recipe
 from steer.recipe.lower import lower
+from steer.recipe.tasked import schema_for
+
+
+def brings_prompts(path: Path) -> bool:
+    return str(yaml.safe_load(path.read_text()).get("task", "")).endswith(".jsonl")
 
 
 @pytest.mark.parametrize("path", recipe_files(), ids=lambda path: path.stem)
 def test_every_shipped_recipe_is_short_and_says_what_it_is(path: Path):
     lines = path.read_text().splitlines()
     assert len(lines) <= 20
-    assert lines[0].startswith("# yaml-language-server: $schema=")
+    # The schema that editors take is of the paper's task: it knows no spans or splits of a file of prompts.
+    assert lines[0].startswith("# yaml-language-server: $schema=") != brings_prompts(path)
     assert any(f"steer run recipes/{path.relative_to(RECIPES)}" in line for line in lines)
     assert load_recipe(str(path)).recipe.description
 
 
 @pytest.mark.parametrize("path", recipe_files(), ids=lambda path: path.stem)
 def test_the_json_schema_accepts_every_shipped_recipe(path: Path):
-    jsonschema.validate(yaml.safe_load(path.read_text()), RECIPE.json_schema())
+    schema = (schema_for(read(path)).adapter if brings_prompts(path) else RECIPE).json_schema()
+    jsonschema.validate(yaml.safe_load(path.read_text()), schema)
 
 
 def test_the_shipped_schema_is_current():
@@ -43,7 +51,7 @@ def test_the_shipped_schema_is_current():
 
 def by_role(path: Path) -> bool:
     """Does a recipe name its heads by their roles? (Else it is of one checkpoint.)"""
-    return not re.search(r"-(self|cross)-\d+\.\d", path.read_text())
+    return not brings_prompts(path) and not re.search(r"-(self|cross)-\d+\.\d", path.read_text())
 
 
 @pytest.mark.parametrize("path", [*filter(by_role, recipe_files())], ids=lambda path: path.stem)

@@ -173,7 +173,7 @@ def _fill(axes: Axes, panel: Panel, scale: Normalize, widest: int) -> AxesImage:
 def _mark_ends(bar: Colorbar, rows: Sequence[Row]) -> None:
     """The measure's name, and where the ends of the scale lie."""
     first = rows[0]
-    against = f" (against {first.against})" if first.against not in ("", "answer") else ""
+    against = f"\n(against {first.against})" if first.against not in ("", "answer") else ""
     bar.set_label(f"{first.measure.replace('-', ' ')}{against}" + (f" of {first.of}" if first.of else ""), fontsize=6)
     if first.unit == "share":
         bar.ax.yaxis.set_major_formatter("{x:.0%}")
@@ -183,3 +183,6 @@ def _mark_ends(bar: Colorbar, rows: Sequence[Row]) -> None:
             bar.ax.text(-0.15, row.value, short(row.condition, 18), transform=bar.ax.get_yaxis_transform(),
                         ha="right", va="center", fontsize=5)  # fmt: skip
     bar.ax.tick_params(labelsize=6, length=2)
+    values = [row.value for row in rows]
+    if min(values) < max(values):  # the part of the scale that there is something on
+        bar.ax.set_ylim(min(values), max(values))
