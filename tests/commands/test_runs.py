@@ -92,7 +92,10 @@ RUNS = [
 
 
 @pytest.mark.parametrize(("recipe", "value"), RUNS)
-def test_every_shipped_recipe_runs_with_every_ablation(steer, cast: Path, tmp_path: Path, recipe: str, value: str):
+def test_every_shipped_recipe_runs_with_every_ablation(
+    steer, cast: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recipe: str, value: str
+):
+    monkeypatch.setattr("steer.experiments.examples.REFERENCE", 60)  # means over 2,000 episodes are tested elsewhere
     changes = ["episodes.count=9", f"checkpoint={cast}"]
     if value != "mean":  # the same picture with other numbers
         changes += [f"ablation={{value: {value}}}", "figure=none"]
