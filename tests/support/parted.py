@@ -1,4 +1,4 @@
-"""An experiment done part by part, its parts in any order and some of them twice: the rows must be those of the whole."""
+"""An experiment done part by part, in any order and some parts twice: the rows must be those of the whole."""
 
 from __future__ import annotations
 
