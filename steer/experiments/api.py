@@ -73,13 +73,19 @@ def _named(recipe: RecipeLike, checkpoint: CheckpointLike | None) -> str | None:
 def run_many(
     recipes: Sequence[str | Path], *, changes: Changes = (), out: Path | str = "results", device: str = "cpu",
     dtype: str = "float32", memory: str = "4G", jobs: int = 1, force: bool = False, formats: Sequence[str] = (),
-    tell: Callable[[float, str], None] = lambda done, name: None,
+    tell: Callable[[float, str], None] = lambda done, name: None, workers: int | None = None, on: str | None = None,
+    say: Callable[[str], None] = lambda text: None,
 ) -> list[Outcome]:  # fmt: skip
-    """Run recipes by name, path or folder; a bad one does not stop the others: each outcome has a result or faults."""
+    """Run recipes by name, path or folder; a bad one does not stop the others: each outcome has a result or faults.
+
+    `workers`: of a Dask cluster that starts and ends with the call; `on`: the address of a running one's scheduler.
+    """
+    from steer.experiments.cluster import opened
     from steer.experiments.many import Job, run_batch
 
     job = Job(change_words(changes), Path(out), device, dtype, parse_memory(memory), force, look_of(formats))
-    return run_batch(list(map(str, recipes)), job, jobs, tell)
+    with opened(workers, on, say) as cluster:
+        return run_batch(list(map(str, recipes)), job, jobs, tell, cluster)
 
 
 def plan(recipe: RecipeLike, checkpoint: str | Path | None = None, *, changes: Changes = ()) -> Planned:

@@ -55,7 +55,7 @@ def test_a_role_is_not_set_against_itself():
 
 def test_the_lead_of_a_role_is_meant():
     second = "enc-self-1.4"  # plays the role as well
-    assert verdict(claims.main_source("primitive-pairing"), *heads({MINE: 0.3, second: 0.8})) == DIFFERS
+    assert verdict(claims.main_source("primitive-pairing"), *heads({MINE: 0.3, second: 0.8, OTHER: 0.5})) == DIFFERS
 
 
 NEEDED = claims.needed_sources(("primitive-retrieval", "function-retrieval"))
