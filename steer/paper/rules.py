@@ -86,8 +86,8 @@ def alignment(result: Result, roles: Roles) -> Finding:
 def main_source(role: str) -> Rule:
     """Which head, kept alone, keeps most of the Output Head's attention accuracy?
 
-    The paper names heads that work alike together ("together with the similarly functioning Enc-self-0.7"), so a role is
-    not set against itself: its lead against the heads outside the role.
+    The paper names heads that work alike together ("together with the similarly functioning Enc-self-0.7"), so a role
+    is not set against itself: its lead against the heads outside the role.
     """
 
     @ruled(

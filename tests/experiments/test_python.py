@@ -130,7 +130,7 @@ FAULTS = [
     (lambda: steer.compare("nowhere", "there"), "there is no file or folder"),
     (lambda: steer.episodes(split="tset"), "did you mean test"),
     (lambda: steer.episodes(task="authers"), "did you mean authors"),
-    (lambda: steer.cp("swap"), "did you mean swap_index"),
+    (lambda: steer.cp("swap_indx"), "did you mean swap_index"),
     (lambda: steer.migrate("nowhere"), "there is no file"),
     (lambda: steer.renumber("new", "sed1"), "did you mean seed1"),
     (lambda: steer.import_weights("nowhere.safetensors", "new"), "give --heads"),
