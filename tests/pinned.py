@@ -6,7 +6,7 @@
 A change that should leave all numbers alone is held to a file that was recorded before it. Recipes that a checkpoint
 cannot run (a role that no head plays) are recorded with their faults. `pinned.json.gz` was recorded before the code was
 moved into rooms; what R² gives by chance is left out, because it is counted in another way since. At that time the four
-`steer_*` recipes were refused on `deep` and `seed3`, by mistake: a measure of a role that nobody plays was called a
+`steer_*` recipes were refused on `deep` and `shortcut`, by mistake: a measure of a role that nobody plays was called a
 fault. They have rows now.
 """
 

@@ -12,7 +12,7 @@ CHECKPOINTS, PRESETS = PACKAGE / "models" / "shipped", PACKAGE / "models" / "tra
 # In a checkout the recipes are at the top level, where people look for them; in a wheel they are in the package.
 RECIPES = next(folder for folder in (PACKAGE / "recipes", PACKAGE.parent / "recipes") if folder.is_dir())
 RECORD = "checkpoint.json"
-DEFAULT = "seed1"  # the checkpoint that commands take when none is named
+DEFAULT = "strict2"  # the checkpoint that commands take when none is named
 DEFAULT_TASK = "compositional"  # the task of checkpoints and circuits that name none
 
 

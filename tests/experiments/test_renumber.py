@@ -142,22 +142,30 @@ def test_two_renumberings_compose_and_are_undone():
 
 
 @pytest.fixture
-def numbered(steer, tmp_path: Path) -> Path:
-    done = steer("renumber", "-c", "seed1", "--out", tmp_path / "new")
+def trained(steer, tmp_path: Path) -> Path:
+    """A shipped checkpoint with the numbers of its training: shipped ones carry the paper's."""
+    done = steer("renumber", "-c", "seed1", "--like", "trained", "--out", tmp_path / "trained")
+    assert done.exit_code == 0, done.output
+    return tmp_path / "trained"
+
+
+@pytest.fixture
+def numbered(trained: Path, steer, tmp_path: Path) -> Path:
+    done = steer("renumber", "-c", trained, "--out", tmp_path / "new")
     assert done.exit_code == 0, done.output
     assert "dec-cross-1.4 -> dec-cross-1.5" in done.stdout
     assert "primitive-retrieval: no head plays it here" in done.stdout
     return tmp_path / "new"
 
 
-def test_every_name_in_the_circuit_follows(numbered: Path):
+def test_every_name_in_the_circuit_follows(numbered: Path, trained: Path):
     """Read as text: each head's name replaced wherever it stands."""
     heads = {
         f"{block}.{trained}": f"{block}.{number}"
         for block, order in json.loads((numbered / RECORD).read_text())["renumbered"]["heads"].items()
         for number, trained in enumerate(order)
     }
-    text = (CHECKPOINTS / "seed1" / CIRCUIT).read_text()
+    text = (trained / CIRCUIT).read_text()
     followed = re.sub(r"(enc|dec)-(self|cross)-\d\.\d", lambda name: heads.get(name[0], name[0]), text)
     assert followed != text
     wanted, found = yaml.safe_load(followed), yaml.safe_load((numbered / CIRCUIT).read_text())
@@ -172,7 +180,7 @@ def test_every_name_in_the_circuit_follows(numbered: Path):
     assert (wanted["evidence"]["traced_from"][0], wanted["roles"]["output"][0]) == ("dec-cross-1.5",) * 2
 
 
-def test_the_circuit_is_known_and_numbers_are_told(numbered: Path, steer, tmp_path: Path):
+def test_the_circuit_is_known_and_numbers_are_told(numbered: Path, trained: Path, steer, tmp_path: Path):
     assert read_circuit(numbered, read_record(numbered).weights_sha256) is not None
     found = steer("discover", "-c", numbered, "--out", tmp_path / "found")
     assert "already known" in found.stdout
@@ -180,7 +188,7 @@ def test_the_circuit_is_known_and_numbers_are_told(numbered: Path, steer, tmp_pa
     assert told in found.stdout
     page = steer("attribute", "-c", numbered, "--head", "dec-cross-1.5", "--episodes", 20, "--out", tmp_path / "page")
     assert told in page.stdout
-    was = steer("attribute", "-c", "seed1", "--head", "dec-cross-1.4", "--episodes", 20, "--out", tmp_path / "was")
+    was = steer("attribute", "-c", trained, "--head", "dec-cross-1.4", "--episodes", 20, "--out", tmp_path / "was")
     assert told not in was.stdout
     logits = [json.loads((tmp_path / one / "page.json").read_text())["rows"][0]["value"] for one in ("page", "was")]
     assert logits[0] == pytest.approx(logits[1], abs=1e-4)
@@ -191,33 +199,43 @@ def test_the_circuit_is_known_and_numbers_are_told(numbered: Path, steer, tmp_pa
         assert "dec-cross-1.5" in done.stdout
 
 
-def test_undone_it_is_the_same_checkpoint(numbered: Path, steer, tmp_path: Path):
-    assert (numbered / WEIGHTS).read_bytes() != (CHECKPOINTS / "seed1" / WEIGHTS).read_bytes()
-    done = steer("renumber", "-c", numbered, "--like", "trained", "--out", tmp_path / "seed1")
+def test_undone_it_is_the_same_checkpoint(numbered: Path, trained: Path, steer, tmp_path: Path):
+    assert (numbered / WEIGHTS).read_bytes() != (trained / WEIGHTS).read_bytes()
+    done = steer("renumber", "-c", numbered, "--like", "trained", "--out", tmp_path / "back")
     assert done.exit_code == 0, done.output
-    for file, read in ((WEIGHTS, Path.read_bytes), (CIRCUIT, lambda path: yaml.safe_load(path.read_text()))):
-        new, old = read(tmp_path / "seed1" / file), read(CHECKPOINTS / "seed1" / file)
-        if file == CIRCUIT:
-            old["checkpoint"] |= {"numbering": "", "searched": ""}
-            old = {"task": "compositional"} | old
-        assert new == old
-    assert read_record(tmp_path / "seed1") == read_record(CHECKPOINTS / "seed1")
+    assert (tmp_path / "back" / WEIGHTS).read_bytes() == (trained / WEIGHTS).read_bytes()
+    new, old = (yaml.safe_load((folder / CIRCUIT).read_text()) for folder in (tmp_path / "back", trained))
+    assert new.pop("checkpoint") | {"name": "trained"} == old.pop("checkpoint")
+    assert new == old
+    assert read_record(tmp_path / "back") == read_record(trained)
 
 
-def test_logits_of_the_written_checkpoint_are_the_same(numbered: Path):
-    models = [load_checkpoint(str(name), dtype=torch.float64).transformer for name in (numbered, "seed1")]
+def test_shipped_checkpoints_carry_the_papers_numbers():
+    """A reader of the paper types dec-cross-1.5 first: it is the Output Head."""
+    for name in ("strict2", "seed1", "seed2"):
+        roles = {role: str(heads[0]) for role, heads in names_of(name).roles.items() if heads}
+        wanted = {
+            "output": "dec-cross-1.5", "rhs-scanner": "dec-cross-0.6", "primitive-pairing": "enc-self-1.1",
+            "question-broadcast": "enc-self-0.5",
+        }  # fmt: skip
+        assert wanted.items() <= roles.items()
+        assert read_record(CHECKPOINTS / name).numbering == "heads renumbered like the paper's"
+
+
+def test_logits_of_the_written_checkpoint_are_the_same(numbered: Path, trained: Path):
+    models = [load_checkpoint(str(name), dtype=torch.float64).transformer for name in (numbered, trained)]
     prompt, output = torch.randint(3, 20, (6, 30)), torch.randint(3, 20, (6, 5))
     torch.testing.assert_close(models[0](prompt, output), models[1](prompt, output), rtol=0, atol=1e-12)
 
 
-def test_like_another_checkpoint(steer, tmp_path: Path):
-    done = steer("renumber", "-c", "seed2", "--like", "seed1", "--out", tmp_path / "new", "--json")
+def test_like_another_checkpoint(trained: Path, steer, tmp_path: Path):
+    done = steer("renumber", "-c", "seed2", "--like", trained, "--out", tmp_path / "new", "--json")
     assert done.exit_code == 0, done.output
-    mine, theirs = names_of(str(tmp_path / "new")).roles, names_of("seed1").roles
+    mine, theirs = names_of(str(tmp_path / "new")).roles, names_of(str(trained)).roles
     for role in ("output", "rhs-scanner", "primitive-pairing", "question-broadcast"):
         assert mine[role][0] == theirs[role][0]
-    assert json.loads(done.stdout)["heads"]["dec-cross-1.1"] == "dec-cross-1.4"
-    assert read_record(tmp_path / "new").numbering == "heads renumbered like those of seed1"
+    assert json.loads(done.stdout)["heads"]["dec-cross-1.5"] == "dec-cross-1.4"
+    assert read_record(tmp_path / "new").numbering == "heads renumbered like those of trained"
 
 
 @pytest.mark.parametrize(

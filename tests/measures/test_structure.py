@@ -194,6 +194,7 @@ def test_a_pattern_is_that_of_the_bare_model(steer, tmp_path: Path):
     asked = [
         "run",
         "paper/fig02b_output_pattern",
+        "checkpoint=seed1",
         "episodes.count=12",
         "measures.0.heads=[dec-cross-0.3, enc-self-1.1]",
     ]

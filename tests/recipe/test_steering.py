@@ -62,7 +62,7 @@ def test_a_question_of_one_argument_has_no_counterpart():
 
 def test_the_ceiling_is_the_models_own_answer_to_the_counterpart():
     """Whatever is frozen while the answers are steered."""
-    checkpoint = load_checkpoint("seed3")
+    checkpoint = load_checkpoint("shortcut")
     keys = {"sets": [{"name": "one", "sites": "enc-self-0.0.z"}], "freeze": ["enc-self-1.0.z", "dec-cross-1.0.q"]}
     loaded = steer_recipe(**keys)
     result = run_experiment(loaded, checkpoint)
@@ -75,9 +75,9 @@ def test_the_ceiling_is_the_models_own_answer_to_the_counterpart():
 
 def test_exchanged_positions_are_the_position_swaps():
     checkpoint = load_checkpoint("seed1")
-    swap = {"kind": "position-swap", "ports": "enc-self-0.3.v", "episodes": {"arity": 2, "count": 24}}
+    swap = {"kind": "position-swap", "ports": "enc-self-0.5.v", "episodes": {"arity": 2, "count": 24}}
     one = run_experiment(build_recipe(**swap, measures=RATES), checkpoint)
-    two = run_experiment(steer_recipe(by="positions", sets=[{"name": "after", "sites": "enc-self-0.3.v"}]), checkpoint)
+    two = run_experiment(steer_recipe(by="positions", sets=[{"name": "after", "sites": "enc-self-0.5.v"}]), checkpoint)
     rates = [{(r.condition, r.against): r.value for r in found.rows if r.condition == "after"} for found in (one, two)]
     assert rates[0] == rates[1]
     assert rates[0]["after", "counterfactual"] > 0.8  # and it steers
