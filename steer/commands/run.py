@@ -43,6 +43,7 @@ def run(
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Recipes at a time, in processes of their own.")] = 1,
     workers: WorkersOption = None,
     on: OnOption = None,
+    remote: Annotated[bool, typer.Option("--remote", help="On a server that has the model (NDIF).")] = False,
     force: Annotated[bool, typer.Option("--force", help="Run again, even if the result is saved.")] = False,
     formats: FormatOption = None,
     json: JsonOption = False,
@@ -57,7 +58,7 @@ def run(
     with bar("running", 1.0, quiet) as advance:
         outcomes = run_many(
             names, changes=changes, out=out, device=device, dtype=dtype, memory=memory, jobs=jobs, force=force,
-            formats=formats or (), tell=advance, workers=workers, on=on, say=spoken(quiet),
+            formats=formats or (), tell=advance, workers=workers, on=on, say=spoken(quiet), remote=remote,
         )  # fmt: skip
     _print(outcomes, json)
     if any(outcome.faults for outcome in outcomes):

@@ -38,12 +38,14 @@ from steer.plan.plan import (
     Resampled,
     Run,
     Stored,
+    Turned,
     Value,
     values_within,
 )
 from steer.plan.runs import runs_behind
 
 PADDED = "padded"
+SHOWN = 6  # sites that a message names
 COUNT = ("episodes", "count")  # the recipe's key for the number of examples
 
 
@@ -75,11 +77,12 @@ class Session:
     ) -> None:  # fmt: skip
         """`numbers`: of the batches that are run, if not all are. Means are over all."""
         self.engine, self.plan, self.inputs, self.tell = engine, plan, inputs, tell
-        self.schedule: Schedule = make_schedule(plan, engine.layout, engine.steps, engine.order)
+        self.schedule: Schedule = schedule_of(engine, plan)
         self.all = engine.batches(inputs.examples, inputs.size)
         self.batches = [batch for batch in self.all if numbers is None or batch.number in numbers]
         self._check()
         self._check_features()
+        check_reach(engine, self.schedule)
         LOG.debug("%d examples in %d batches, %d runs", len(inputs.examples), len(self.batches), len(plan.runs))
         for one in self.schedule.passes:
             LOG.debug(
@@ -198,6 +201,34 @@ class Session:
 
         assert isinstance(run.decoding, Greedy)
         return write_answers(engine.model, batch, next_logits, run.decoding.longest)
+
+
+def schedule_of(engine: Engine, plan: Plan) -> Schedule:
+    return make_schedule(plan, engine.layout, engine.steps, engine.order, engine.backend.whole)
+
+
+def check_reach(engine: Engine, schedule: Schedule) -> None:
+    """Raise unless all that a plan edits, reads or takes its values from is to be had where its passes run."""
+    rebuilt = {str(e.site) for one in schedule.passes for e in one.edits if isinstance(e.value, Rebuilt | Turned)}
+    edited = {edit.site for one in schedule.passes for edit in one.edits}
+    sites = edited | {site for run in schedule.plan.runs for site in run.reads}
+    needed = {engine.steps.hook(site): str(site) for site in sorted(sites, key=str)}
+    needed = {need.hook: needed.get(need.hook, need.hook) for need in schedule.needs} | needed
+    missing = sorted(name for hook, name in needed.items() if not engine.backend.reaches(hook))
+    written = sorted(str(site) for site in sites if site.port == "out")
+    faults = []
+    if missing:
+        faults.append(f"no module of the model takes in or gives out what a server would need: {_some(missing)}")
+    if engine.backend.whole and rebuilt:
+        faults.append(f"what a port reads is rebuilt from weights, which are on the server: {_some(sorted(rebuilt))}")
+    if engine.backend.whole and written:
+        faults.append(f"a head's own write is computed from weights, which are on the server: {_some(written)}")
+    if faults:
+        raise SteerError(*(f"--remote: {fault}" for fault in faults))
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
 
 
 def reference_batches(engine: Engine, plan: Plan, inputs: Inputs) -> list[Batch]:

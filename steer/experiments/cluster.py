@@ -24,6 +24,7 @@ from steer.experiments.orders import AbsentError, Begun, Order, PoisonedError, p
 from steer.experiments.processes import undisturbed
 
 INSTALL = "--workers and --on need Dask, which is not installed: pip install 'steer-interp[dask]'"
+LIMIT = "auto"  # memory of a worker of a local cluster: its share of the machine's
 TRIES = 2  # workers of a local cluster that may be lost over one part
 PATIENCE = 60.0  # seconds to wait for a scheduler that has gone to come back
 LOST = "the worker that ran it was ended from outside, {} times over (is memory short?)"
@@ -225,7 +226,7 @@ def _local(workers: int) -> Any:
     with dask.config.set(settings(workers)), undisturbed():
         return LocalCluster(
             n_workers=workers, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address="127.0.0.1:0",
-            silence_logs=logging.CRITICAL,
+            memory_limit=LIMIT, silence_logs=logging.CRITICAL,
         )  # fmt: skip
 
 

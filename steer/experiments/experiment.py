@@ -19,8 +19,8 @@ from torch import Tensor
 from steer.anatomy.nodes import parse_site
 from steer.engine.ablation import Means
 from steer.engine.engine import Engine
-from steer.engine.schedule import Schedule, make_schedule
-from steer.engine.session import Session, reference_batches
+from steer.engine.schedule import Schedule
+from steer.engine.session import Session, reference_batches, schedule_of
 from steer.experiments.activations import axes_of, axis_names, in_order
 from steer.experiments.examples import Shown, examples_of
 from steer.experiments.places import Spread, cut_warning, place_warnings
@@ -101,7 +101,7 @@ class Experiment:
 
     @cached_property
     def schedule(self) -> Schedule:
-        return make_schedule(self.lowered.plan, self.engine.layout, self.engine.steps, self.engine.order)
+        return schedule_of(self.engine, self.lowered.plan)
 
     @property
     def batches(self) -> list[Batch]:

@@ -40,6 +40,7 @@ class Job:
     memory: int = MEMORY
     force: bool = False
     look: Look = PLAIN
+    remote: bool | str = False
 
 
 @dataclass
@@ -156,11 +157,15 @@ def _run(path: Path, job: Job, tell: Callable[[float], None]) -> Outcome:
 
     from steer.engine.engine import Engine
     from steer.experiments.one import experiment_hash
+    from steer.experiments.remote import remote_engine
 
-    checkpoint = subject_for(loaded, None, job.device, job.dtype)
+    if job.remote:
+        checkpoint, engine = remote_engine(loaded, job.remote, job.memory)
+    else:
+        checkpoint = subject_for(loaded, None, job.device, job.dtype)
+        engine = Engine(checkpoint.model, job.memory // 4, job.memory)
     content = experiment_hash(loaded.recipe, checkpoint, loaded.folder, job.memory)
     folder = job.out / f"{loaded.name}-{content[:8]}"
-    engine = Engine(checkpoint.model, job.memory // 4, job.memory)
     return run_loaded(loaded, checkpoint, folder, job.force, tell, engine, content, job.look)
 
 

@@ -20,7 +20,7 @@ VERBS = {name: name for name in COMMANDS} | {"eval": "evaluate", "import": "impo
 SPOKEN = {"json", "quiet", "help", "positions", "everything", "jobs", "recipes", "changes", "files"}  # how it is said
 OTHERWISE = {  # one command is two functions, or takes several checkpoints at once
     ("attend", "head"), ("attribute", "head"), ("attribute", "prompt"), ("attribute", "episode"),
-    ("discover", "checkpoint"),
+    ("discover", "checkpoint"), ("run", "workers"), ("run", "on"),
 }  # fmt: skip
 FEW = {"episodes.count": 6}
 CLEAN = {"kind": "clean", "episodes": {"count": 6}, "measures": [{"name": "exact-match"}]}
