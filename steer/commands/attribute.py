@@ -42,7 +42,7 @@ def attribute(
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Logit attribution of every component that the logits read, or (--head) one component's page."""
+    """Who writes the answer and who is needed for it: every component, or (--head) one component's page."""
     from steer.base.errors import SteerError
     from steer.commands.threads import use_one_thread
     from steer.drawing.look import look_of
@@ -78,6 +78,30 @@ def _everything(
     changes = [f"checkpoint={dumps(checkpoint)}", f"episodes.count={episodes}"]
     brought = [] if task is None else [f"task={dumps(str(task.resolve()))}"]
     run([ATTRIBUTION, *changes, *brought], out=out, device=device, formats=formats, json=json, quiet=quiet)
+    if episodes > 1 and not json:  # the mean over one episode is that episode
+        _both(checkpoint, task, episodes, out, device, quiet)
+
+
+def _both(checkpoint: str, task: Path | None, episodes: int, out: Path, device: str, quiet: bool) -> None:
+    """Attribution beside ablation: writing much is no proof of being needed."""
+    from steer.commands.progress import bar
+    from steer.drawing.tables import make_table, render
+    from steer.experiments.looking import FEW as FEWER
+    from steer.experiments.looking import attribute as find_writers
+    from steer.experiments.looking import both_columns, needed
+
+    with bar("ablating each", 1.0, quiet) as advance:
+        left = needed(
+            checkpoint, episodes=min(episodes, FEWER), task=task, out=out, device=device,
+            tell=lambda done: advance(done, "needed"),
+        )  # fmt: skip
+    writes = find_writers(checkpoint, episodes=episodes, task=task, out=out, device=device)
+    clean = next(row for row in left.rows if row.end == "nothing" and row.position is None)
+    titles = ("component", "writes (logit)", "95 % interval", "exact match without it", " 95 % interval")
+    table = make_table(titles, both_columns(writes, left), titles[1::2])
+    count = f"{writes.provenance.examples:,} and {left.provenance.examples:,} episodes"
+    said = f"who writes, and who is needed ({count}; exact match of the whole model {clean.value:.1%}): {left.folder}"
+    typer.echo(render("", said, "", table))
 
 
 def _show(page: Page, pattern: Pattern | None, folder: Path, look: Look, json: bool) -> None:

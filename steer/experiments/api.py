@@ -47,22 +47,40 @@ def run(
     With `out`, the result is written to a folder there as `steer run` does, and not computed again if it is there
     already; without, nothing is written to disk.
     """
+    if out is None:
+        from steer.engine.engine import Engine
+        from steer.experiments.sweeping import run_question
+
+        most = parse_memory(memory)
+        loaded = recipe_of(recipe, changes, _named(recipe, checkpoint))
+        subject = subject_for(loaded, checkpoint, device, dtype)
+        return run_question(loaded, subject, tell, Engine(subject.model, most // 4, most))
+    done = run_outcome(
+        recipe, checkpoint, changes=changes, out=out, device=device, dtype=dtype, memory=memory, force=force,
+        formats=formats, tell=tell,
+    )  # fmt: skip
+    assert done.result is not None
+    return done.result
+
+
+def run_outcome(
+    recipe: RecipeLike, checkpoint: CheckpointLike | None = None, *, changes: Changes = (), out: Path | str,
+    device: str = "cpu", dtype: str = "float32", memory: str = "4G", force: bool = False, formats: Sequence[str] = (),
+    tell: Callable[[float], None] = lambda done: None,
+) -> Outcome:  # fmt: skip
+    """The same, written to a folder: with the pictures, and whether it was known already."""
     from steer.engine.engine import Engine
-    from steer.experiments.one import experiment_hash, run_experiment
+    from steer.experiments.many import run_loaded
+    from steer.experiments.sweeping import question_hash
 
     most = parse_memory(memory)
     loaded = recipe_of(recipe, changes, _named(recipe, checkpoint))
     subject = subject_for(loaded, checkpoint, device, dtype)
-    engine = Engine(subject.model, most // 4, most)
-    if out is None:
-        return run_experiment(loaded, subject, tell, engine)
-    from steer.experiments.many import run_loaded
-
-    content = experiment_hash(loaded.recipe, subject, loaded.folder, most)
+    content = question_hash(loaded, subject, most)
     folder = Path(out) / f"{loaded.name}-{content[:8]}"
-    result = run_loaded(loaded, subject, folder, force, tell, engine, content, look_of(formats)).result
-    assert result is not None
-    return result
+    return run_loaded(
+        loaded, subject, folder, force, tell, Engine(subject.model, most // 4, most), content, look_of(formats)
+    )
 
 
 def _named(recipe: RecipeLike, checkpoint: CheckpointLike | None) -> str | None:
@@ -116,7 +134,7 @@ def check_recipes(recipes: Sequence[RecipeLike]) -> dict[str, tuple[str, ...]]:
 def _faults(recipe: RecipeLike) -> tuple[str, ...]:
     try:
         loaded = load_recipe(str(recipe)) if isinstance(recipe, str | Path) else recipe_of(recipe)
-        loaded.lower(loaded.names())
+        loaded.check()
     except SteerError as error:
         return error.faults
     return ()

@@ -134,10 +134,10 @@ def _run(path: Path, job: Job, tell: Callable[[float], None]) -> Outcome:
     loaded = load_recipe(str(path), *job.changes)
 
     from steer.engine.engine import Engine
-    from steer.experiments.one import experiment_hash
+    from steer.experiments.sweeping import question_hash
 
     checkpoint = subject_for(loaded, None, job.device, job.dtype)
-    content = experiment_hash(loaded.recipe, checkpoint, loaded.folder, job.memory)
+    content = question_hash(loaded, checkpoint, job.memory)
     folder = job.out / f"{loaded.name}-{content[:8]}"
     engine = Engine(checkpoint.model, job.memory // 4, job.memory)
     return run_loaded(loaded, checkpoint, folder, job.force, tell, engine, content, job.look)
@@ -152,15 +152,15 @@ def run_loaded(
     `content`: the experiment's hash, if it is known already.
     """
     from steer.drawing.figures.draw import are_drawn, draw_each, pictures
-    from steer.experiments import one as experiment
+    from steer.experiments import sweeping
 
     memory = engine.memory if engine else MEMORY
-    content = content or experiment.experiment_hash(loaded.recipe, checkpoint, loaded.folder, memory)
+    content = content or sweeping.question_hash(loaded, checkpoint, memory)
     result = None if force else saved_result(folder, content)
     unchanged = result is not None
     LOG.debug("%s: %s", folder, "already known" if unchanged else "to be computed")
     if result is None:
-        result = experiment.run_experiment(loaded, checkpoint, tell, engine, content)
+        result = sweeping.run_question(loaded, checkpoint, tell, engine, content)
     worded = reworded(result.provenance, loaded.recipe)
     if not unchanged or result.provenance != worded:
         result.provenance = worded

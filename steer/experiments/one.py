@@ -23,16 +23,19 @@ from steer.engine.session import Inputs, Session
 from steer.experiments.activations import axes_of, axis_names, in_order
 from steer.experiments.examples import Shown, examples_of
 from steer.experiments.places import Spread, cut_warning, place_tokens, place_warnings
+from steer.experiments.subspaces import Fitting, as_files, learn, shuffled, training_pairs
 from steer.measures.collect import Collectors
 from steer.measures.setting import Setting
 from steer.models.subject import Subject
-from steer.plan.plan import Plan
+from steer.models.untrained import with_random_weights
+from steer.plan.plan import Plan, Stored
 from steer.recipe.load import Loaded
+from steer.recipe.lowering import Lowered
 from steer.recipe.schema import Recipe
-from steer.results.directions import direction_hash
+from steer.results.directions import Floats, direction_hash
 from steer.results.provenance import Provenance
 from steer.results.result import Result, content_hash
-from steer.results.rows import JOINT
+from steer.results.rows import CONTROL, JOINT, Row
 from steer.results.samples import sampled
 
 RESULT_REVISION = 4  # increase when a recipe's results may change: saved results are then computed again
@@ -47,15 +50,36 @@ def run_experiment(
     `content`: the experiment's hash, if it is known already.
     """
     with loaded.placing():  # faults that only show in the data are reported at their place in the file, too
-        return _run(loaded, subject, tell, engine or Engine(subject.model), content)
+        parts = 1 + len(loaded.recipe.twins)
+        result = _run(loaded, subject, _part(tell, 0, parts), engine or Engine(subject.model), content)
+        for number, twin in enumerate(loaded.recipe.twins):
+            told, other = _part(tell, number + 1, parts), subject
+            if twin.random_weights:
+                other = with_random_weights(subject, twin.recipe.seed)
+            mine = replace(loaded, recipe=twin.recipe)
+            found = _run(mine, other, told, Engine(other.model), content, twin.shuffled)
+            result.rows += [_of_twin(row, twin.name) for row in found.rows if row.levels]
+        return result
 
 
-def _run(loaded: Loaded, subject: Subject, tell: Tell, engine: Engine, content: str) -> Result:
+def _part(tell: Tell, number: int, count: int) -> Tell:
+    """Progress of one part of a whole."""
+    return lambda done: tell((number + done) / count)
+
+
+def _of_twin(row: Row, name: str) -> Row:
+    return replace(row, condition=f"{row.condition}, {name}", levels=(*row.levels, (CONTROL, name)))
+
+
+def _run(loaded: Loaded, subject: Subject, tell: Tell, engine: Engine, content: str, mixed: bool = False) -> Result:
+    """`mixed`: each example has the counterpart of another one."""
     started, recipe = time.perf_counter(), loaded.recipe
     subject = subject.about(recipe.task) if recipe.task.source else subject
     drafted = loaded.lower(subject.names)  # faulty names are reported before any example is read
     shown = examples_of(recipe, subject, drafted.plan)
     inputs, spread = shown.inputs, Spread(shown.inputs.examples, engine.layout)
+    if mixed:
+        inputs = replace(inputs, counterparts=shuffled(inputs.examples, inputs.counterparts, recipe.seed))
     lowered = loaded.lower(subject.names, spread.shortest)
     subject.examine(inputs.examples)
     setting = Setting(
@@ -66,7 +90,9 @@ def _run(loaded: Loaded, subject: Subject, tell: Tell, engine: Engine, content: 
     collectors = Collectors(setting, lowered.numbers, lowered.clean, lowered.unmoved, lowered.plan.marks)
     sites = list(dict.fromkeys(site for name in recipe.tensors for site in subject.names.sites(name)))
     saved: dict[str, list[tuple[list[int], Tensor]]] = {}
-    for found in Session(engine, lowered.plan, replace(inputs, stored=lowered.stored), tell):
+    learnt = _learnt(recipe, lowered, subject, engine, inputs, _part(tell, 0, 2), mixed)
+    tell = _part(tell, 1, 2) if lowered.searches else tell
+    for found in Session(engine, lowered.plan, replace(inputs, stored={**lowered.stored, **learnt}), tell):
         condition = found.run.condition or ""
         if found.written is not None:
             collectors.add_written(found.batch, condition, found.written)
@@ -85,7 +111,21 @@ def _run(loaded: Loaded, subject: Subject, tell: Tell, engine: Engine, content: 
         loaded, subject, lowered.plan, inputs, content or experiment_hash(recipe, subject, loaded.folder)
     )
     provenance = replace(provenance, seconds=round(time.perf_counter() - started, 2))
-    return Result(provenance, rows, tensors, details, axes=axes, samples=sampled(inputs.examples, collectors.tallies()))
+    samples = sampled(inputs.examples, collectors.tallies())
+    return Result(provenance, rows, tensors, details, None, axes, samples, as_files(recipe, subject, lowered, learnt))
+
+
+def _learnt(
+    recipe: Recipe, lowered: Lowered, subject: Subject, engine: Engine, inputs: Inputs, tell: Tell, mixed: bool
+) -> dict[Stored, Floats]:
+    """The subspaces that the plan's runs name and no file holds."""
+    if recipe.learning is None:
+        return {}
+    pairs = training_pairs(subject, recipe.learning, inputs)
+    if mixed:
+        pairs = replace(pairs, counterparts=shuffled(pairs.examples, pairs.counterparts, recipe.seed))
+    fitting = Fitting(recipe.learning.epochs, recipe.learning.rate, seed=recipe.seed, places=recipe.places)
+    return learn(engine, pairs, lowered.searches, fitting, tell)
 
 
 def _warning(recipe: Recipe, plan: Plan, shown: Shown, spread: Spread) -> str:
@@ -94,7 +134,7 @@ def _warning(recipe: Recipe, plan: Plan, shown: Shown, spread: Spread) -> str:
         name for name in (*recipe.places, *(measure.looked_at for measure in recipe.measures)) if isinstance(name, str)
     ]
     cut = cut_warning(spans, recipe.task, shown.inputs.examples)
-    return JOINT.join(filter(None, (shown.warning, spread.warning(plan), cut)))
+    return JOINT.join(filter(None, (shown.warning, spread.warning(plan), cut, recipe.caution)))
 
 
 def describe(loaded: Loaded, subject: Subject, plan: Plan, inputs: Inputs, content: str) -> Provenance:
@@ -141,6 +181,8 @@ def describe_ablation(recipe: Recipe, count: int) -> str:
 def experiment_hash(recipe: Recipe, subject: Subject, folder: Path = Path(), memory: int = MEMORY) -> str:
     """`folder`: that the files which the recipe names are relative to."""
     question = recipe.model_dump(mode="json", exclude={"version", "description", "figure", "checkpoint", "task"})
+    if not recipe.sweep:
+        del question["sweep"]
     roles = {role: [str(node) for node in heads] for role, heads in subject.names.roles.items()}
     settings = {"dtype": str(subject.model.like.dtype), "roles": roles, "numbers": RESULT_REVISION}
     if memory != MEMORY and recipe.ablation.value == "resample":  # who lends a value is drawn among a batch

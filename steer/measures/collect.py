@@ -54,7 +54,9 @@ class Collectors:
         """The row with what only the whole experiment knows: its condition's place on the scale, and warnings."""
         mark = self.marks.get(row.condition, Mark())
         arrived = "" if mark.end == "unchanged" else self.arrived.warning(row.condition, number)
-        return replace(self.setting.warned(row, arrived), end=mark.end, site=mark.site, place=mark.place)
+        row = self.setting.warned(row, arrived)
+        site, place = mark.site or row.site, mark.place or row.place
+        return replace(row, end=mark.end, site=site, place=place, levels=(*mark.levels, *row.levels))
 
     def tallies(self) -> list[Tally]:
         """What each example gave."""
