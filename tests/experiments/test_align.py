@@ -75,7 +75,9 @@ def test_the_planted_dimension_is_found(seed: int):
     fitting = Fitting(epochs=12, rate=0.05, batch=20, seed=seed)
     found = fit(Engine(made.model), other_questions(80), {site: 1}, fitting)[site]
     assert angles(found, planted)[0] < 0.1
-    assert angles(fit(Engine(made.model), other_questions(20), {site: 1}, Fitting(0, seed=seed))[site], planted)[0] > 0.5
+    assert (
+        angles(fit(Engine(made.model), other_questions(20), {site: 1}, Fitting(0, seed=seed))[site], planted)[0] > 0.5
+    )
 
 
 def test_what_is_learnt_is_exchanged_and_all_of_a_site_is_the_site():
