@@ -30,7 +30,7 @@ def test_edits_hold_together_and_points_are_read_off(family: str, tmp_path: Path
         {"sites": p.nodes[1], "add": {"direction": str(tmp_path / "row"), "scale": 2}},
         {"sites": p.both[0], "scale": 0.5},
     ]
-    through = [{"sites": p.mlp[1] + ".z", "ablate": "zero", "through": p.pattern}]
+    through = [{"sites": f"{p.nodes[0]}.z", "ablate": "zero", "through": p.target}]
     conditions = [{"name": "together", "edits": together}, {"name": "through", "edits": through}]
     result = ask(
         tmp_path, family, kind="intervene", conditions=conditions, controls=0, no_controls="a test",
@@ -39,7 +39,7 @@ def test_edits_hold_together_and_points_are_read_off(family: str, tmp_path: Path
     added = 2 * torch.from_numpy(row[0])
 
     def by_path(trial: Trial) -> by_hand.Edits:
-        return {p.pattern: put(trial.run({p.mlp[1]: torch.zeros_like})[p.pattern])}
+        return {p.target: put(trial.run({p.nodes[0]: torch.zeros_like})[p.target])}
 
     same(result, "before", bare, family)
     same(
