@@ -25,8 +25,8 @@ def test_lines_are_the_rows_in_order():
     figure = draw_dose(made_result(ROWS))
     (axes,) = figure.axes
     lines = {line.get_label(): line for line in axes.lines if not line.get_label().startswith("_")}
-    np.testing.assert_allclose(lines["as said"].get_xydata(), [[-1, 0.4], [0, 0.5], [2, 0.7]])
-    np.testing.assert_allclose(lines["random"].get_xydata(), [[-1, 0.55], [2, 0.4]])
+    np.testing.assert_allclose(lines["up"].get_xydata(), [[-1, 0.4], [0, 0.5], [2, 0.7]])
+    np.testing.assert_allclose(lines["random"].get_xydata(), [[-1, 0.55], [0, 0.5], [2, 0.4]])
     assert axes.get_xlabel() == "scale"
 
 

@@ -86,7 +86,8 @@ def _counted(row: Row) -> tuple[str, ...]:
 
 
 def _words(row: Row) -> str:
-    against = {"answer": "", "counterfactual": ", as predicted"}.get(row.against, f", {row.against}")
+    rate = row.measure == "exact-match" and row.against == "counterfactual"
+    against = ", as predicted" if rate else f", against {row.against}" if row.against != "answer" else ""
     return f"{row.measure.replace('-', ' ')}{against}" + (f"\nof {row.of}" if row.of else "")
 
 
@@ -101,7 +102,8 @@ def _fill(axes: Axes, rows: Sequence[Row], axis: Axis) -> None:
     for (rest, control), mine in lines.items():
         colour = MUTED if control else colours[rest]
         style = DASHES[controls.index(_kind(control)) % len(DASHES)] if control else "-"
-        label = _kind(control) or rest or "as said"
+        label = _kind(control) or rest or str(mine[0].level(SET) or "measured")
+        mine += _zero(rows, rest, axis) if control else []
         _line(axes, sorted(mine, key=lambda row: axis.place(row) or 0.0), axis, colour, style, label)
     for row in rows:
         if axis.place(row) is None and not row.levels:
@@ -119,6 +121,13 @@ def _line(axes: Axes, rows: Sequence[Row], axis: Axis, colour: str, style: objec
     below, above = [row.low for row in rows], [row.high for row in rows]
     axes.plot(places, values, color=colour, linestyle=style, marker="o", markersize=2.5, label=label, zorder=3)
     axes.fill_between(places, below, above, color=colour, alpha=0.2, linewidth=0, zorder=2)
+
+
+def _zero(rows: Sequence[Row], rest: str, axis: Axis) -> list[Row]:
+    """A dose of zero is the same of every direction: a control's line goes through it, too."""
+    if not axis.name.startswith("scale"):
+        return []
+    return [row for row in rows if row.level(axis.name) == 0 and _rest(row, axis) == rest and not row.level(CONTROL)]
 
 
 def _rest(row: Row, axis: Axis) -> str:
