@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     from steer.base.version import __version__
     from steer.discover.api import discover
     from steer.experiments.activations import activations
+    from steer.experiments.aligning import align
     from steer.experiments.api import build_recipe, plan, run, run_many, schema, validate
     from steer.experiments.evaluating import evaluate
     from steer.experiments.examining import check, direction, doctor
     from steer.experiments.importing import import_weights
     from steer.experiments.listing import cp, episodes, ls
-    from steer.experiments.looking import ask, attend, attend_all, attribute, component
+    from steer.experiments.looking import ask, attend, attend_all, attribute, component, needed
     from steer.experiments.migrating import migrate
     from steer.experiments.saved import compare, draw, results
     from steer.experiments.training import train
@@ -42,6 +43,7 @@ _HOMES = {
     "SteerError": "steer.base.errors",
     "__version__": "steer.base.version",
     "activations": "steer.experiments.activations",
+    "align": "steer.experiments.aligning",
     "ask": "steer.experiments.looking",
     "attend": "steer.experiments.looking",
     "attend_all": "steer.experiments.looking",
@@ -63,6 +65,7 @@ _HOMES = {
     "load_recipe": "steer.recipe.load",
     "ls": "steer.experiments.listing",
     "migrate": "steer.experiments.migrating",
+    "needed": "steer.experiments.looking",
     "plan": "steer.experiments.api",
     "read_result": "steer.results.files",
     "renumber": "steer.paper.api",
@@ -81,6 +84,7 @@ __all__ = [
     "SteerError",
     "__version__",
     "activations",
+    "align",
     "ask",
     "attend",
     "attend_all",
@@ -102,6 +106,7 @@ __all__ = [
     "load_recipe",
     "ls",
     "migrate",
+    "needed",
     "plan",
     "read_result",
     "renumber",

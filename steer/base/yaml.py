@@ -148,7 +148,7 @@ def override(document: Document, changes: Sequence[str]) -> Document:
                     raise ConfigError(f"{change!r}: {path} is given twice, the first time by {before!r}")
             given[path] = change
             value = parse(text, f"{change!r}").data if text.strip() else None
-            _put(document, path.split("."), value, change)
+            put(document, path.split("."), value, change)
         except ConfigError as error:
             faults.extend(error.faults)
     if faults:
@@ -156,7 +156,8 @@ def override(document: Document, changes: Sequence[str]) -> Document:
     return document
 
 
-def _put(document: Document, path: list[str], value: Any, change: str) -> None:
+def put(document: Document, path: list[str], value: Any, change: str) -> None:
+    """Put a value at a key by its path; messages call it `change`."""
     here, loc = document.data, ()  # type: tuple[Any, Loc]
     for depth, word in enumerate(path):
         last = depth == len(path) - 1

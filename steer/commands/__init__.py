@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 from steer.base.errors import SteerError
 from steer.base.log import is_debugging, start_debugging, traceback_of
 from steer.base.version import __version__
+from steer.commands.align import align
 from steer.commands.ask import ask
 from steer.commands.attend import attend
 from steer.commands.attribute import attribute
@@ -143,6 +144,7 @@ for command in (
     attend,
     discover,
     direction,
+    align,
     ask,
     doctor,
     ls,

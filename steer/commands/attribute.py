@@ -46,7 +46,7 @@ def attribute(
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Logit attribution of every component that the logits read, or (--head) one component's page."""
+    """Who writes the answer and who is needed for it: every component, or (--head) one component's page."""
     from steer.base.errors import SteerError
     from steer.commands.run import run
     from steer.commands.threads import use_one_thread
@@ -54,18 +54,21 @@ def attribute(
 
     if episodes <= FEW:
         use_one_thread()
+    given: dict[str, Any] = {"task": task, "device": device, "dtype": dtype, "memory": memory}
     if head is None:
         if episode is not None or prompt is not None:
             raise SteerError("--episode and --prompt show one head's attention: give --head as well")
         everything = _changes(checkpoint, task, episodes)
-        run(everything, out or Path("results"), device, dtype, memory, formats=formats, json=json, quiet=quiet)
+        folder = out or Path("results")
+        run(everything, folder, device, dtype, memory, formats=formats, json=json, quiet=quiet)
+        if episodes > 1 and not json:  # the mean over one episode is that episode
+            _both(checkpoint, episodes, given | {"out": folder}, quiet)
         return
     from steer.experiments.folders import results_folder
     from steer.experiments.looking import attend, component
     from steer.models.families import names_of
 
     look, nodes, pattern = look_of(formats or ()), names_of(checkpoint).nodes(head), None
-    given: dict[str, Any] = {"task": task, "device": device, "dtype": dtype, "memory": memory}
     if len(nodes) == 1 and nodes[0].is_head:  # first: a prompt that cannot be read is answered before the long work
         pattern = attend(str(nodes[0]), prompt, episode=episode, checkpoint=checkpoint, **given)
     page = component(head, checkpoint, episodes=episodes, **given)
@@ -81,6 +84,27 @@ def _changes(checkpoint: str, task: Path | None, episodes: int) -> list[str]:
     # The name is quoted so that one like 007 is not read as a number.
     changes = [f"checkpoint={dumps(checkpoint)}", f"episodes.count={episodes}"]
     return [ATTRIBUTION, *changes, *([] if task is None else [f"task={dumps(str(task.resolve()))}"])]
+
+
+def _both(checkpoint: str, episodes: int, given: dict[str, Any], quiet: bool) -> None:
+    """Attribution beside ablation: writing much is no proof of being needed."""
+    from steer.commands.progress import bar
+    from steer.drawing.tables import make_table, render
+    from steer.experiments.looking import FEW as FEWER
+    from steer.experiments.looking import attribute as find_writers
+    from steer.experiments.looking import both_columns, needed
+
+    with bar("ablating each", 1.0, quiet) as advance:
+        left = needed(
+            checkpoint, episodes=min(episodes, FEWER), tell=lambda done: advance(done, "needed"), **given
+        )  # fmt: skip
+    writes = find_writers(checkpoint, episodes=episodes, **given)
+    clean = next(row for row in left.rows if row.end == "nothing" and row.position is None)
+    titles = ("component", "writes (logit)", "95 % interval", "exact match without it", " 95 % interval")
+    table = make_table(titles, both_columns(writes, left), titles[1::2])
+    count = f"{writes.provenance.examples:,} and {left.provenance.examples:,} episodes"
+    said = f"who writes, and who is needed ({count}; exact match of the whole model {clean.value:.1%}): {left.folder}"
+    typer.echo(render("", said, "", table))
 
 
 def _show(page: Page, pattern: Pattern | None, folder: Path, look: Look, json: bool) -> None:

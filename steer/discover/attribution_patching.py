@@ -17,8 +17,9 @@ from scipy.stats import spearmanr
 from torch import Tensor
 
 from steer.anatomy.nodes import Node, Site
-from steer.discover.lab import Lab, answer_likelihood
+from steer.discover.lab import Lab
 from steer.engine.session import Session
+from steer.measures.probability import answer_likelihood
 from steer.models.protocol import Batch
 from steer.plan.plan import CLEAN, Edit, Mean, Of, Rebuilt, Run
 from steer.results.evidence import GradientAgreement

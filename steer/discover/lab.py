@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional as F
 
 from steer.anatomy.nodes import Node, Site
 from steer.engine.engine import Engine
@@ -21,6 +20,7 @@ from steer.engine.session import Inputs, Session
 from steer.measures.answers import exact_match
 from steer.measures.attention import attention_accuracy
 from steer.measures.attribution import logit_attribution
+from steer.measures.probability import answer_likelihood
 from steer.models.checkpoint import Checkpoint
 from steer.models.protocol import Batch
 from steer.plan.plan import CLEAN, Edit, Mean, Run, clean_plan, make_plan
@@ -197,10 +197,3 @@ class Lab:
         drawn, value = number(drawn_means), number(self.mean)
         low, high = np.percentile(drawn, [2.5, 97.5])
         return Estimate(value=round(float(value), 4), low=round(float(low), 4), high=round(float(high), 4))
-
-
-def answer_likelihood(logits: Tensor, target: Tensor, pad: int) -> Tensor:
-    """The log-likelihood of each example's answer, the end included: B."""
-    real = target != pad
-    each = -F.cross_entropy(logits.flatten(0, 1).double(), target.flatten(), reduction="none")
-    return (each.view_as(real) * real).sum(-1)

@@ -18,7 +18,7 @@ from steer.discover.lab import Lab
 from steer.discover.prune import Pruned, judge, needed_mlps, prune
 from steer.discover.roles import Score, role_scores
 from steer.discover.trace import THRESHOLD, Trace, trace
-from steer.discover.writers import chosen, logit_shares, writing_heads
+from steer.discover.writers import chosen, logit_shares, without_each, writing_heads
 from steer.engine.engine import Engine
 from steer.models.checkpoint import Checkpoint
 from steer.results.circuit import Circuit, Described, Edge, Member
@@ -136,6 +136,7 @@ def evidence_of(found: Searched, settings: SearchSettings, members: Sequence[Mem
         scale="0: everything ablated at the port of the head that writes; 1: nothing ablated",
         majority=MAJORITY,
         logit_shares={str(node): share for node, share in found.shares.items() if share.low > found.threshold / 2},
+        without_writer=without_each(found.lab, [n for n, s in found.shares.items() if s.low > found.threshold / 2]),
         look_alikes={
             str(head): score.role
             for head, score in found.look_alikes.items()

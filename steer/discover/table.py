@@ -51,7 +51,15 @@ def _roles(circuit: Circuit, evidence: Evidence) -> Iterator[Pair]:
     unnamed = [member.node for member in circuit.members if member.role is None and parse_node(member.node).is_head]
     yield "  matter, fit no role", ", ".join(unnamed) or "none"
     shares = sorted(evidence.logit_shares.items(), key=lambda entry: -entry[1].value)
-    yield "  write the choice", ", ".join(f"{node} {share.value:.0%}" for node, share in shares) or "none"
+    mlps = evidence.check.model_without if evidence.check else {}
+    kept: dict[str, Estimate] = {**mlps, **evidence.without_writer}
+    written = [f"{node} {share.value:.0%}{_left(kept.get(node))}" for node, share in shares]
+    yield "  write the choice (are needed)", ", ".join(written) or "none"
+
+
+def _left(kept: Estimate | None) -> str:
+    """What is left of the accuracy without a component, beside what it writes."""
+    return "" if kept is None else f" (without it {kept.value:.0%} of the accuracy)"
 
 
 def _paths(circuit: Circuit) -> list[Table | str]:

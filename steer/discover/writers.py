@@ -36,6 +36,13 @@ def writing_heads(heads: Sequence[Node], shares: Mapping[Node, Estimate], thresh
     return sorted(found, key=lambda head: -shares[head].value)
 
 
+def without_each(lab: Lab, nodes: Sequence[Node]) -> dict[str, Estimate]:
+    """The share of the accuracy that is kept without each of these alone: writing is not being needed."""
+    able = [node for node in nodes if not lab.layout.is_fixed(node)]
+    clean, found = lab.clean(lab.exact(), 1), lab.accuracy_without({str(node): [node] for node in able})
+    return {name: lab.share_of(tally, clean) for name, tally in found.items()} if lab.mean(clean) > 0 else {}
+
+
 def chosen(lab: Lab, heads: Sequence[Node]) -> Choice:
     """How often the right token is said, and the one that was not chosen: clean, and without these heads."""
 

@@ -17,7 +17,7 @@ from rich.text import Text
 from steer.results.compare import HOW, Comparison, Difference
 from steer.results.details import Pattern
 from steer.results.result import Result
-from steer.results.rows import Row, number, overall, own_warning, shared_warnings
+from steer.results.rows import Row, level_names, number, overall, own_warning, shared_warnings
 
 WIDEST = 100_000  # columns, if the output is not a terminal
 EDITED = 12  # sites that fit on a line
@@ -62,7 +62,9 @@ def row_table(rows: Sequence[Row], positions: bool = False) -> Table:
     """The rows over all positions; with `positions`, also those of each position."""
     titles = ("condition", "measure", "of", "against", "position", "value", "95 % interval", "by chance", "warning")
     shown, shared = rows if positions else overall(rows), shared_warnings(rows)
-    return make_table(titles, (_cells(row, shared) for row in shown), ("position", "value"))
+    swept = [name for name in level_names(rows) if all(row.level(name) is not None for row in rows)]
+    lines = (("", *(str(row.level(name)) for name in swept), *_cells(row, shared)) for row in shown)
+    return make_table(("", *swept, *titles), lines, ("position", "value", *swept))
 
 
 def _cells(row: Row, shared: Sequence[str]) -> tuple[str, ...]:

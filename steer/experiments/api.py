@@ -28,8 +28,10 @@ from steer.results.provenance import Json
 from steer.results.result import Result
 
 if TYPE_CHECKING:
+    from steer.engine.engine import Engine
     from steer.engine.text import Planned
     from steer.experiments.many import Outcome
+    from steer.models.subject import Subject
 
 
 def build_recipe(name: str = "recipe", **keys: Any) -> Loaded:
@@ -48,26 +50,52 @@ def run(
     With `out`, the result is written to a folder there as `steer run` does, and not computed again if it is there
     already; without, nothing is written to disk. `remote`: on a server of nnsight's (NDIF), or on the host named.
     """
+    loaded, subject, engine = _prepared(recipe, checkpoint, changes, device, dtype, memory, remote)
+    if out is None:
+        from steer.experiments.sweeping import run_question
+
+        return run_question(loaded, subject, tell, engine)
+    result = _written(loaded, subject, engine, Path(out), force, formats, tell).result
+    assert result is not None
+    return result
+
+
+def run_outcome(
+    recipe: RecipeLike, checkpoint: CheckpointLike | None = None, *, changes: Changes = (), out: Path | str,
+    device: str = "cpu", dtype: str = "float32", memory: str = "4G", force: bool = False, formats: Sequence[str] = (),
+    tell: Callable[[float], None] = lambda done: None,
+) -> Outcome:  # fmt: skip
+    """The same, written to a folder: with the pictures, and whether it was known already."""
+    loaded, subject, engine = _prepared(recipe, checkpoint, changes, device, dtype, memory)
+    return _written(loaded, subject, engine, Path(out), force, formats, tell)
+
+
+def _prepared(
+    recipe: RecipeLike, checkpoint: CheckpointLike | None, changes: Changes, device: str, dtype: str, memory: str,
+    remote: bool | str = False,
+) -> tuple[Loaded, Subject, Engine]:  # fmt: skip
     from steer.engine.engine import Engine
-    from steer.experiments.one import experiment_hash, run_experiment
     from steer.experiments.remote import remote_engine
 
     most = parse_memory(memory)
     loaded = recipe_of(recipe, changes, _named(recipe, checkpoint))
     if remote:
-        subject, engine = remote_engine(loaded, remote, most)
-    else:
-        subject = subject_for(loaded, checkpoint, device, dtype)
-        engine = Engine.within(subject.model, most)
-    if out is None:
-        return run_experiment(loaded, subject, tell, engine)
-    from steer.experiments.many import run_loaded
+        return loaded, *remote_engine(loaded, remote, most)
+    subject = subject_for(loaded, checkpoint, device, dtype)
+    return loaded, subject, Engine.within(subject.model, most)
 
-    content = experiment_hash(loaded.recipe, subject, loaded.folder, most)
-    folder = Path(out) / f"{loaded.name}-{content[:8]}"
-    result = run_loaded(loaded, subject, folder, force, tell, engine, content, look_of(formats)).result
-    assert result is not None
-    return result
+
+def _written(
+    loaded: Loaded, subject: Subject, engine: Engine, out: Path, force: bool, formats: Sequence[str],
+    tell: Callable[[float], None],
+) -> Outcome:  # fmt: skip
+    from steer.experiments.many import run_loaded
+    from steer.experiments.sweeping import question_hash
+
+    content = question_hash(loaded, subject, engine.memory)
+    return run_loaded(
+        loaded, subject, out / f"{loaded.name}-{content[:8]}", force, tell, engine, content, look_of(formats)
+    )
 
 
 def _named(recipe: RecipeLike, checkpoint: CheckpointLike | None) -> str | None:
@@ -130,7 +158,7 @@ def check_recipes(recipes: Sequence[RecipeLike]) -> dict[str, tuple[str, ...]]:
 def _faults(recipe: RecipeLike) -> tuple[str, ...]:
     try:
         loaded = load_recipe(str(recipe)) if isinstance(recipe, str | Path) else recipe_of(recipe)
-        loaded.lower(loaded.names())
+        loaded.check()
     except SteerError as error:
         return error.faults
     return ()

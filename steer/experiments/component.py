@@ -21,20 +21,23 @@ from steer.drawing.tables import interval, make_table
 from steer.engine.engine import Engine
 from steer.engine.session import Inputs, Session
 from steer.measures.alignment import Alignment, add_alignment, looked_at
+from steer.measures.answers import exact_match
 from steer.measures.attention import attention_accuracy
 from steer.measures.attribution import logit_attribution
 from steer.measures.measure import is_crossing
 from steer.models.protocol import Batch, Reading
 from steer.models.scoring import Scoring
 from steer.models.subject import Subject
-from steer.plan.plan import clean_plan
+from steer.plan.plan import CLEAN, Edit, Mean, Run, clean_plan, make_plan
 from steer.results.details import Histogram
 from steer.results.rows import ROW_TITLES, Labels, Row, number, row_cells
 from steer.results.tally import Tally, bootstrap_weights
 from steer.tasks.task import ANSWER, Example
 
+ABLATED = "ablated"
 TITLES = {
     "logit-attribution": "logit contribution (final norm frozen)",
+    "exact-match": "is it needed? exact match, right tokens fed in (ablated: its mean at each position stands in)",
     "attention-accuracy": "attention accuracy",
 }
 
@@ -78,6 +81,7 @@ def component_page(
             tallies["attention-accuracy"].put_tensors(batch.rows, hits, scoring.counts(target))
         if copies(layout, node):
             add_alignment(aligned, engine.model, scoring, node, batch, values)
+    tallies |= _needed(engine, node, episodes)
     weights = bootstrap_weights(len(episodes), seed)
     page = Page(str(node), subject.name, len(episodes), [r for t in tallies.values() for r in t.table(weights)])
     if copies(layout, node):
@@ -85,6 +89,21 @@ def component_page(
     page.left_out, page.numbering = _left_out(node, layout), subject.weights.numbering
     page.token = subject.task.words.token
     return page
+
+
+def _needed(engine: Engine, node: Node, episodes: Sequence[Example]) -> dict[str, Tally]:
+    """Exact match as it is, and without the node: what it writes says nothing about that."""
+    logits, ablated = engine.layout.logits, Edit(engine.layout.write(node), Mean())
+    if len(episodes) < 2 or engine.layout.is_fixed(node):  # the mean would be the value itself
+        return {}
+    plan = make_plan(Run(CLEAN, (), (logits,), CLEAN), [Run(ABLATED, (ablated,), (logits,), ABLATED)])
+    kinds = {name: Labels(name, "exact-match", str(node)) for name in (CLEAN, ABLATED)}
+    tallies = {name: Tally(len(episodes), 1, hits=True, labels=labels) for name, labels in kinds.items()}
+    for found in Session(engine, plan, Inputs(episodes)):
+        said = found.batch.at(ANSWER, found.values[logits])
+        hits, counted = exact_match(said, found.batch.target, engine.model.pad)
+        tallies[found.run.condition or ""].put_tensors(found.batch.rows, hits, counted)
+    return tallies
 
 
 def _reads(node: Node, layout: Layout) -> list[Site]:
@@ -165,4 +184,6 @@ def page_parts(page: Page) -> list[Table | str]:
 
 
 def _place(row: Row) -> str:
+    if row.measure == "exact-match":
+        return row.condition
     return row.group or ("overall" if row.position is None else f"position {row.position}")

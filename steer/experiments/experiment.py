@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
@@ -20,24 +20,27 @@ from steer.anatomy.nodes import parse_site
 from steer.engine.ablation import Means
 from steer.engine.engine import Engine
 from steer.engine.schedule import Schedule
-from steer.engine.session import Session, reference_batches, schedule_of
+from steer.engine.session import Inputs, Session, reference_batches, schedule_of
 from steer.experiments.activations import axes_of, axis_names, in_order
 from steer.experiments.examples import Shown, examples_of
 from steer.experiments.places import Spread, cut_warning, place_warnings
+from steer.experiments.subspaces import Fitting, Pairs, learn, shuffled, training_pairs
 from steer.measures.collect import Collectors
 from steer.measures.measure import Gathered
 from steer.measures.setting import Setting
 from steer.models.protocol import Batch
 from steer.models.subject import Subject
 from steer.plan.cut import ENOUGH, Cut, Part, Shard, cut, groups_of
-from steer.plan.plan import CLEAN, REFERENCE, Plan
+from steer.plan.plan import CLEAN, REFERENCE, Plan, Stored
 from steer.recipe.load import Loaded
 from steer.recipe.schema import Recipe
+from steer.results.directions import Floats
 from steer.results.labelled import Axes
 from steer.results.rows import JOINT
 
 CPU = torch.device("cpu")
 Tell = Callable[[float], None]
+Paired = TypeVar("Paired", Inputs, Pairs)
 Saved: TypeAlias = dict[tuple[str, int], tuple[list[int], Tensor]]  # (condition/site, batch) -> rows and values
 Averages: TypeAlias = tuple[Means, Means]  # over the experiment's own examples, and over its reference
 
@@ -54,8 +57,12 @@ class Gathering:
 class Experiment:
     """A recipe on a checkpoint, ready to run: as a whole, or in parts whose sums are merged."""
 
-    def __init__(self, loaded: Loaded, subject: Subject, engine: Engine | None = None) -> None:
-        self.loaded, self.engine = loaded, engine or Engine(subject.model)
+    def __init__(
+        self, loaded: Loaded, subject: Subject, engine: Engine | None = None, mixed: bool = False
+    ) -> None:  # fmt: skip
+        """`mixed`: each example has the counterpart of another one."""
+        self.loaded, self.engine, self.mixed = loaded, engine or Engine(subject.model), mixed
+        self.learnt: dict[Stored, Floats] = {}  # the subspaces that the plan's runs name and no file holds
         with loaded.placing():  # faults that only show in the data are reported at their place in the file, too
             self._prepare(subject)
 
@@ -66,7 +73,7 @@ class Experiment:
         shown = examples_of(recipe, subject, drafted.plan)
         examples, spread = shown.inputs.examples, Spread(shown.inputs.examples, layout)
         self.lowered = lowered = self.loaded.lower(subject.names, spread.shortest)
-        self.inputs = replace(shown.inputs, stored=lowered.stored)
+        self.inputs = self._mixed(replace(shown.inputs, stored=lowered.stored))
         subject.examine(examples)
         setting = Setting(
             subject, examples, recipe.measures, recipe.seed, shown.predicted,
@@ -81,7 +88,25 @@ class Experiment:
 
     def run_whole(self, tell: Tell = lambda done: None) -> None:
         with self.loaded.placing():
+            if self.lowered.searches:
+                self._learn(share_of(tell, 0, 2))
+                tell = share_of(tell, 1, 2)
             self._run(Session(self.engine, self.lowered.plan, self.inputs, tell))
+
+    def _learn(self, tell: Tell) -> None:
+        recipe = self.loaded.recipe
+        if recipe.learning is None:
+            return
+        pairs = self._mixed(training_pairs(self.subject, recipe.learning, self.inputs))
+        fitting = Fitting(recipe.learning.epochs, recipe.learning.rate, seed=recipe.seed, places=recipe.places)
+        self.learnt = learn(self.engine, pairs, self.lowered.searches, fitting, tell)
+        self.inputs = replace(self.inputs, stored={**self.lowered.stored, **self.learnt})
+
+    def _mixed(self, pairs: Paired) -> Paired:
+        if not self.mixed:
+            return pairs
+        others = shuffled(pairs.examples, pairs.counterparts, self.loaded.recipe.seed)
+        return replace(pairs, counterparts=others)
 
     def _run(self, session: Session) -> None:
         for found in session:
@@ -167,6 +192,11 @@ class Experiment:
         return {name: in_order(parts, axes, name) for name, parts in saved.items()}, axes
 
 
+def share_of(tell: Tell, number: int, count: int) -> Tell:
+    """Progress of one of several steps."""
+    return lambda done: tell((number + done) / count)
+
+
 def merged(averages: Iterable[Averages]) -> Averages:
     """The sums of all shards."""
     whole = Means(), Means()
@@ -182,4 +212,4 @@ def _warning(recipe: Recipe, plan: Plan, shown: Shown, spread: Spread) -> str:
         name for name in (*recipe.places, *(measure.looked_at for measure in recipe.measures)) if isinstance(name, str)
     ]
     cut = cut_warning(spans, recipe.task, shown.inputs.examples)
-    return JOINT.join(filter(None, (shown.warning, spread.warning(plan), cut)))
+    return JOINT.join(filter(None, (shown.warning, spread.warning(plan), cut, recipe.caution)))

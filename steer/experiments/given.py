@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from steer.base.errors import ConfigError, SteerError, keyed, unknown
 from steer.base.yaml import Document, override
-from steer.recipe.load import Loaded, load_recipe
-from steer.recipe.tasked import schema_for
+from steer.recipe.load import Loaded, load_recipe, loaded_from
 
 if TYPE_CHECKING:
     from steer.models.checkpoint import Checkpoint
@@ -42,7 +41,7 @@ def recipe_of(given: RecipeLike, changes: Changes = (), checkpoint: str | None =
 
 def recipe_from_keys(name: str, keys: Mapping[str, Any], changes: Sequence[str] = ()) -> Loaded:
     document = override(Document(name, deepcopy(dict(keys))), changes)
-    return Loaded(name, schema_for(document).check(document), document, tuple(changes))
+    return loaded_from(document, name, changes)
 
 
 def change_words(changes: Changes) -> tuple[str, ...]:

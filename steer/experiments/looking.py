@@ -14,6 +14,7 @@ from steer.experiments.given import CheckpointLike, subject_of
 from steer.models.families import names_of
 from steer.results.details import Pattern
 from steer.results.result import Result
+from steer.results.rows import number
 
 if TYPE_CHECKING:
     from steer.anatomy.names import Names
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     from steer.tasks.task import Task
 
 ATTRIBUTION = "paper/fig02a_logit_attribution"
-MOST = 2_000  # episodes of the held-out split
+NEEDED = "needed"
+MOST, FEW = 2_000, 500  # episodes of the held-out split; for ablations, which take a pass for each component
 
 
 def ask(
@@ -83,13 +85,43 @@ def attribute(
     out: Path | str | None = None, device: str = "cpu", dtype: str = "float32", memory: str = "4G",
     force: bool = False, tell: Callable[[float], None] = lambda done: None,
 ) -> Result:  # fmt: skip
-    """Who writes the answer: the share of the right token's logit that each decoder component has."""
-    changes: dict[str, object] = {"episodes.count": checked_count(episodes)}
-    changes |= {} if task is None else {"task": str(Path(task).resolve())}
+    """Who writes the answer: the share of the right token's logit that each decoder component has.
+
+    `needed` says what is left of the answers without each: a component may write much and be needed for nothing.
+    """
     return run(
-        ATTRIBUTION, checkpoint, changes=changes, out=out, device=device, dtype=dtype, memory=memory, force=force,
-        tell=tell,
+        ATTRIBUTION, checkpoint, changes=_about(episodes, task), out=out, device=device, dtype=dtype, memory=memory,
+        force=force, tell=tell,
     )  # fmt: skip
+
+
+def needed(
+    checkpoint: CheckpointLike = DEFAULT, *, episodes: int = FEW, task: Path | str | None = None,
+    out: Path | str | None = None, device: str = "cpu", dtype: str = "float32", memory: str = "4G",
+    force: bool = False, tell: Callable[[float], None] = lambda done: None,
+) -> Result:  # fmt: skip
+    """Who is needed for the answer: exact match with each decoder component alone ablated."""
+    return run(
+        NEEDED, checkpoint, changes=_about(episodes, task), out=out, device=device, dtype=dtype, memory=memory,
+        force=force, tell=tell,
+    )  # fmt: skip
+
+
+def _about(episodes: int, task: Path | str | None) -> dict[str, object]:
+    brought = {} if task is None else {"task": str(Path(task).resolve())}
+    return {"episodes.count": checked_count(episodes), **brought}
+
+
+def both_columns(writes: Result, left: Result) -> list[tuple[str, ...]]:
+    """For each component what it writes into the right logit, and what is left of the answers without it."""
+    without = {row.condition.removeprefix("without "): row for row in left.rows if row.site and row.position is None}
+    written = [row for row in writes.rows if row.measure == "logit-attribution" and row.position is None]
+    lines: list[tuple[str, ...]] = []
+    for row in sorted(written, key=lambda one: -one.value):
+        other = without.get(row.of)
+        kept = ("", "") if other is None else (number(other.value), f"{number(other.low)} to {number(other.high)}")
+        lines.append((row.of, f"{row.value:.3f}", f"{row.low:.3f} to {row.high:.3f}", *kept))
+    return lines
 
 
 def component(

@@ -156,15 +156,15 @@ def _run(path: Path, job: Job, tell: Callable[[float], None]) -> Outcome:
     loaded = load_recipe(str(path), *job.changes)
 
     from steer.engine.engine import Engine
-    from steer.experiments.one import experiment_hash
     from steer.experiments.remote import remote_engine
+    from steer.experiments.sweeping import question_hash
 
     if job.remote:
         checkpoint, engine = remote_engine(loaded, job.remote, job.memory)
     else:
         checkpoint = subject_for(loaded, None, job.device, job.dtype)
-        engine = Engine(checkpoint.model, job.memory // 4, job.memory)
-    content = experiment_hash(loaded.recipe, checkpoint, loaded.folder, job.memory)
+        engine = Engine.within(checkpoint.model, job.memory)
+    content = question_hash(loaded, checkpoint, job.memory)
     folder = job.out / f"{loaded.name}-{content[:8]}"
     return run_loaded(loaded, checkpoint, folder, job.force, tell, engine, content, job.look)
 
@@ -177,15 +177,15 @@ def run_loaded(
 
     `content`: the experiment's hash, if it is known already.
     """
-    from steer.experiments import one as experiment
+    from steer.experiments import sweeping
 
     memory = engine.memory if engine else MEMORY
-    content = content or experiment.experiment_hash(loaded.recipe, checkpoint, loaded.folder, memory)
+    content = content or sweeping.question_hash(loaded, checkpoint, memory)
     result = None if force else saved_result(folder, content)
     unchanged = result is not None
     LOG.debug("%s: %s", folder, "already known" if unchanged else "to be computed")
     if result is None:
-        result = experiment.run_experiment(loaded, checkpoint, tell, engine, content)
+        result = sweeping.run_question(loaded, checkpoint, tell, engine, content)
     return written(loaded, result, folder, unchanged, look)
 
 

@@ -17,15 +17,18 @@ from steer.base.memory import MEMORY
 from steer.base.version import __version__
 from steer.engine.engine import Engine
 from steer.engine.session import Inputs
-from steer.experiments.experiment import Experiment
+from steer.experiments.experiment import Experiment, share_of
 from steer.experiments.places import place_tokens
+from steer.experiments.subspaces import as_files
 from steer.models.subject import Subject
+from steer.models.untrained import with_random_weights
 from steer.plan.plan import Plan
 from steer.recipe.load import Loaded
 from steer.recipe.schema import Recipe
 from steer.results.directions import direction_hash
 from steer.results.provenance import Provenance
 from steer.results.result import Result, content_hash
+from steer.results.rows import CONTROL, Row
 from steer.results.samples import sampled
 
 RESULT_REVISION = 4  # increase when a recipe's results may change: saved results are then computed again
@@ -39,8 +42,22 @@ def run_experiment(
 
     `content`: the experiment's hash, if it is known already.
     """
+    twins = loaded.recipe.twins
+    result = _run(Experiment(loaded, subject, engine), share_of(tell, 0, 1 + len(twins)), content)
+    for number, twin in enumerate(twins, 1):
+        other = with_random_weights(subject, twin.recipe.seed) if twin.random_weights else subject
+        experiment = Experiment(replace(loaded, recipe=twin.recipe), other, mixed=twin.shuffled)
+        found = _run(experiment, share_of(tell, number, 1 + len(twins)), content)
+        result.rows += [_of_twin(row, twin.name) for row in found.rows if row.levels]
+    return result
+
+
+def _of_twin(row: Row, name: str) -> Row:
+    return replace(row, condition=f"{row.condition}, {name}", levels=(*row.levels, (CONTROL, name)))
+
+
+def _run(experiment: Experiment, tell: Tell, content: str) -> Result:
     started = time.perf_counter()
-    experiment = Experiment(loaded, subject, engine)
     experiment.run_whole(tell)
     return finished(experiment, started, content)
 
@@ -57,7 +74,9 @@ def finished(experiment: Experiment, started: float, content: str = "") -> Resul
         loaded, subject, plan, inputs, content or experiment_hash(loaded.recipe, subject, loaded.folder)
     )
     provenance = replace(provenance, seconds=round(time.perf_counter() - started, 2))
-    return Result(provenance, rows, tensors, details, axes=axes, samples=sampled(inputs.examples, collectors.tallies()))
+    samples = sampled(inputs.examples, collectors.tallies())
+    files = as_files(loaded.recipe, subject, experiment.lowered, experiment.learnt)
+    return Result(provenance, rows, tensors, details, None, axes, samples, files)
 
 
 def describe(loaded: Loaded, subject: Subject, plan: Plan, inputs: Inputs, content: str) -> Provenance:
@@ -104,6 +123,8 @@ def describe_ablation(recipe: Recipe, count: int) -> str:
 def experiment_hash(recipe: Recipe, subject: Subject, folder: Path = Path(), memory: int = MEMORY) -> str:
     """`folder`: that the files which the recipe names are relative to."""
     question = recipe.model_dump(mode="json", exclude={"version", "description", "figure", "checkpoint", "task"})
+    if not recipe.sweep:
+        del question["sweep"]
     roles = {role: [str(node) for node in heads] for role, heads in subject.names.roles.items()}
     settings = {"dtype": str(subject.model.like.dtype), "roles": roles, "numbers": RESULT_REVISION}
     if memory != MEMORY and recipe.ablation.value == "resample":  # who lends a value is drawn among a batch

@@ -179,12 +179,17 @@ def at_home(home: str) -> Iterator[None]:
 
 def _begin(order: Order, parcel: Parcel | None) -> Begun:
     from steer.experiments.one import finished
+    from steer.experiments.sweeping import run_question
 
     started = time.perf_counter()
-    loaded, subject, _ = prepared(order, parcel)
+    loaded, subject, engine = prepared(order, parcel)
     content, weights = content_of(order, loaded, subject), subject.weights.identity
     if content in order.known:
         return Begun(content, weights)
+    if loaded.points or loaded.recipe.twins or loaded.recipe.learning:  # many experiments, or one that learns first
+        return Begun(
+            content, weights, result=_named(order, run_question(loaded, subject, engine=engine, content=content))
+        )
     experiment = ready(order, parcel, weights)
     cut = experiment.cut()
     if len(cut.parts) > 1:
@@ -217,9 +222,9 @@ def _named(order: Order, result: Result) -> Result:
 
 
 def content_of(order: Order, loaded: Loaded, subject: Subject) -> str:
-    from steer.experiments.one import experiment_hash
+    from steer.experiments.sweeping import question_hash
 
-    return experiment_hash(loaded.recipe, subject, loaded.folder, order.memory)
+    return question_hash(loaded, subject, order.memory)
 
 
 def ready(order: Order, parcel: Parcel | None, weights: str) -> Experiment:

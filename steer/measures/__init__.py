@@ -15,6 +15,7 @@ MEASURES: Registry[type[Measure]] = Registry(
         "logit-difference": "steer.measures.difference:DifferenceMeasure",
         "answer-probability": "steer.measures.probability:ProbabilityMeasure",
         "logit-attribution": "steer.measures.attribution:AttributionMeasure",
+        "logit-lens": "steer.measures.lens:LensMeasure",
         "r-squared": "steer.measures.representation:RSquaredMeasure",
         "attention-pattern": "steer.measures.pattern:PatternMeasure",
         "ov-alignment": "steer.measures.alignment:AlignmentMeasure",

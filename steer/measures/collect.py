@@ -66,8 +66,11 @@ class Collectors:
     def _finished(self, row: Row, number: int) -> Row:
         """The row with what only the whole experiment knows: its condition's place on the scale, and warnings."""
         mark = self.marks.get(row.condition, Mark())
-        arrived = "" if mark.end == "unchanged" else self.arrived.warning(row.condition, number)
-        return replace(self.setting.warned(row, arrived), end=mark.end, site=mark.site, place=mark.place)
+        nothing = any(name.startswith("scale") and value == 0 for name, value in mark.levels)  # a dose of zero
+        arrived = "" if mark.end == "unchanged" or nothing else self.arrived.warning(row.condition, number)
+        row = self.setting.warned(row, arrived)
+        site, place = mark.site or row.site, mark.place or row.place
+        return replace(row, end=mark.end, site=site, place=place, levels=(*mark.levels, *row.levels))
 
     def tallies(self) -> list[Tally]:
         """What each example gave."""

@@ -55,8 +55,13 @@ class Probabilities(Counted):
     def add(self, batch: Batch, condition: str, values: Reading) -> None:
         logits = answer_logits(batch, values[self.setting.model.layout.logits], self.measure.steps)  # B T V
         target = self.setting.target(batch, self.measure.against)[:, : logits.shape[1]]
-        said = target != self.setting.model.pad
-        chances = logits.double().log_softmax(-1).gather(-1, self.setting.known(target)[..., None])[..., 0]
-        whole = (chances * said).sum(-1, keepdim=True).exp()
+        whole = answer_likelihood(logits, target, self.setting.model.pad)[:, None].exp()
         labels = Labels(condition, self.measure.name, "", self.measure.against)
-        self.book.put(batch, 1, whole, said.new_ones(whole.shape), False, labels)
+        self.book.put(batch, 1, whole, whole.new_ones(whole.shape), False, labels)
+
+
+def answer_likelihood(logits: Tensor, target: Tensor, pad: int) -> Tensor:
+    """The log-likelihood of each example's answer, the end included: B. What fills a target need not be a token."""
+    known = target.clamp(0, logits.shape[-1] - 1)
+    chances = logits.double().log_softmax(-1).gather(-1, known[..., None])[..., 0]  # B T
+    return (chances * (target != pad)).sum(-1)

@@ -109,6 +109,7 @@ class Model(Protocol):
     def read(self, port: Site, stream: Tensor, batch: Batch) -> Tensor: ...  # what a port (or an MLP) makes of a stream
     def directions(self, values: Mapping[Site, Tensor], direction: Tensor) -> Directions: ...  # behind the last norm
     def copied(self, head: Node, normed: Tensor) -> Tensor: ...  # what it writes of a token that it attends to alone
+    def lens(self, stream: Tensor) -> Tensor: ...  # the logits of a point of the last stream, as if it ended there
     def constant(self, port: Site) -> Tensor: ...  # biases in the stream that a port reads: nobody's write
 
 

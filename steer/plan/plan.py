@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from steer.anatomy.nodes import Node, Site
-from steer.results.rows import End, Mark
+from steer.results.rows import End, Level, Mark
 
 # Worlds that every plan may draw on: the examples as they are, their counterparts, other examples that give a mean.
 CLEAN, COUNTERPART, REFERENCE = "clean", "counterpart", "reference"
@@ -200,6 +200,7 @@ class Run:
     end: End = ""  # of the scale that the conditions lie on, if this one is an end of it
     site: str = ""  # where it is patched, in experiments that go from site to site …
     place: str = ""  # … and from place to place
+    levels: tuple[Level, ...] = ()  # what varies between conditions: a scale, a number of dimensions
 
     @property
     def is_record(self) -> bool:
@@ -229,7 +230,8 @@ class Plan:
     @property
     def marks(self) -> dict[str, Mark]:
         """What the rows of each condition say about it beside its name."""
-        return {run.condition: Mark(run.end, run.site, run.place) for run in self.runs if run.condition is not None}
+        named = [run for run in self.runs if run.condition is not None]
+        return {run.condition or "": Mark(run.end, run.site, run.place, run.levels) for run in named}
 
     @property
     def forwards(self) -> int:

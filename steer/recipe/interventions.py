@@ -8,13 +8,14 @@ does.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, create_model, model_validator
 from typing_extensions import Self
 
-from steer.anatomy.named import Ports, Sites
+from steer.anatomy.layout import touched
+from steer.anatomy.named import AnySites, Ports, Sites
 from steer.anatomy.nodes import BETWEEN_TOKENS, Site
 from steer.base.errors import Key, SteerError
 from steer.base.yaml import AT_LEAST_ONE, Strict
@@ -65,6 +66,12 @@ class Projected(Strict):
     inside: Annotated[Literal["zero", "mean", "counterpart"], Field(description="what stands there instead")] = "zero"
 
 
+class Recorded(Strict):
+    """What a site has in another condition of the recipe."""
+
+    condition: Annotated[str, Field(min_length=1, description="name of a condition that stands before this one")]
+
+
 class _Said(Strict):
     sites: Annotated[Sites, Field(description="what is edited; with `into`, the nodes whose write is")]
     places: Annotated[Spots, Field(description="edit only these places of the sequence (default: all of them)")] = ()
@@ -74,6 +81,9 @@ class _Said(Strict):
     project: Projected | None = None
     freeze: Annotated[Literal[True] | None, Field(description="hold at the clean value")] = None
     into: Annotated[Ports, Field(description="only what these ports read of the sites, a head's q, k or v each")] = ()
+    through: Annotated[
+        AnySites, Field(description="the edit is made in a run of its own; of that only these sites are taken over")
+    ] = ()
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
@@ -85,8 +95,8 @@ class _Said(Strict):
 
 # `from` is a word of Python's own: a class cannot spell a field so, `create_model` can.
 _FROM: Any = Annotated[
-    Literal["counterpart", "positions"] | None,
-    Field(description="the counterpart's value; or as if the task's two tokens had each other's position"),
+    Literal["counterpart", "positions"] | Recorded | None,
+    Field(description="the counterpart's value; another condition's; as if two tokens had each other's position"),
 ]
 _FIELDS: dict[str, Any] = {"from": (_FROM, None)}
 Intervention: Any = create_model("Intervention", __base__=_Said, **_FIELDS)
@@ -97,7 +107,7 @@ class Version:
     """One of several scales of an edit."""
 
     edits: tuple[Edit, ...]
-    words: str = ""
+    scale: float | None = None  # where there are several
     random: Callable[[int], tuple[Edit, ...]] | None = None  # draw -> the same with something random of the same size
 
 
@@ -105,6 +115,12 @@ class Version:
 class Made:
     versions: tuple[Version, ...]
     replaces: bool = False
+    through: tuple[Site, ...] = ()  # what is taken over of a run with this edit alone; empty: the edit itself holds
+    recorded: tuple[str, tuple[Site, ...]] | None = None  # a condition, and what is taken from its run
+
+    @property
+    def several(self) -> bool:
+        return len(self.versions) > 1
 
 
 NOTHING = Made((Version(()),))
@@ -112,6 +128,19 @@ NOTHING = Made((Version(()),))
 
 def make(said: Any, lowering: Lowering, key: Key, variable: str | None) -> Made:
     """The plan's edits; what does not fit is noted as a fault."""
+    made = _made(said, lowering, key, variable)
+    if not said.through or lowering.names.faults:
+        return made
+    through = lowering.names.sites((*key, "through"), said.through)
+    edited = [edit.site for edit in made.versions[0].edits]
+    for site in through:
+        if site in edited or site not in touched(lowering.layout, edited):
+            text = f"{site} does not come after {', '.join(map(str, edited[:3]))}: nothing of the edit goes through it"
+            lowering.names.fault((*key, "through"), text, site)
+    return replace(made, through=tuple(through), replaces=True)
+
+
+def _made(said: Any, lowering: Lowering, key: Key, variable: str | None) -> Made:
     way = next(name for name in WAYS if getattr(said, name) is not None)
     if "counterpart" in (said.ablate, getattr(said, "from"), said.project and said.project.inside) and not variable:
         lowering.names.fault((*key, way), "a counterpart needs `variable`: in what do they differ?")
@@ -128,7 +157,18 @@ def make(said: Any, lowering: Lowering, key: Key, variable: str | None) -> Made:
             return _projected(said, lowering, key, sites, into)
         case _:
             value = _value(said, lowering)
-            return Made((Version(tuple(_edits(said, lowering, sites, into, value))),), way in REPLACING)
+            made = (Version(tuple(_edits(said, lowering, sites, into, value))),)
+            return Made(made, way in REPLACING, recorded=_recorded(said, sites))
+
+
+def _recorded(said: Any, sites: Sequence[Site]) -> tuple[str, tuple[Site, ...]] | None:
+    given = getattr(said, "from")
+    return (given.condition, tuple(sites)) if isinstance(given, Recorded) else None
+
+
+def recording(condition: str) -> str:
+    """The name of the run whose values other conditions take."""
+    return f"{condition}, for others"
 
 
 def _sites(said: Any, lowering: Lowering, key: Key) -> list[Site]:
@@ -162,6 +202,8 @@ def _value(said: Any, lowering: Lowering) -> Value:
         return Scaled(Current(), said.scale)
     if said.freeze:
         return Of(CLEAN)
+    if isinstance(getattr(said, "from"), Recorded):
+        return Of(recording(getattr(said, "from").condition))
     match said.ablate:
         case "zero":
             return Zero()
@@ -202,8 +244,8 @@ def _added(said: Any, lowering: Lowering, key: Key, sites: Sequence[Site], into:
         def drawn(draw: int) -> tuple[Edit, ...]:
             return edits(f"random {draw + 1}", random_like(one, draw), scale)
 
-        words = f"x {scale:g}" if len(said.add.scale) > 1 else ""
-        return Version(edits(said.add.direction, one, scale), words, drawn if scale else None)
+        several = scale if len(said.add.scale) > 1 else None
+        return Version(edits(said.add.direction, one, scale), several, drawn if scale else None)
 
     return Made(tuple(map(version, said.add.scale)))
 

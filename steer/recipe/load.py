@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import yaml
@@ -20,7 +20,9 @@ from steer.recipe.lower import lower
 from steer.recipe.lowering import Lowered
 from steer.recipe.raw_names import name_faults
 from steer.recipe.schema import Recipe
+from steer.recipe.sweeps import is_sweep, points_of
 from steer.recipe.tasked import RecipeSchema, recipe_schema, schema_for
+from steer.results.rows import Level
 from steer.tasks.task import Task
 
 
@@ -32,6 +34,7 @@ class Loaded(Shown):
     recipe: Recipe
     document: Document
     changes: tuple[str, ...] = ()  # `key=value`, as given on the command line
+    points: tuple[tuple[tuple[Level, ...], Loaded], ...] = ()  # of a sweep: the levels of each, and what it means
 
     def card(self) -> Card:
         changes = [("changes", ", ".join(self.changes))] if self.changes else []
@@ -42,6 +45,17 @@ class Loaded(Shown):
         """The plan that it means for a model, or an error with every fault and its place."""
         with self.placing():
             return lower(self.recipe, names, lengths, self.folder)
+
+    def check(self) -> None:
+        """Lower it for the checkpoint that it names, or every point of its sweep; raises all faults at once."""
+        faults: dict[Fault, None] = {}
+        for one in [point for _, point in self.points] or [self]:
+            try:
+                one.lower(one.names())
+            except SteerError as error:
+                faults |= dict.fromkeys(error.faults)
+        if faults:
+            raise ConfigError(*faults)
 
     @property
     def folder(self) -> Path:
@@ -81,12 +95,31 @@ def load_recipe(name: str, *changes: str, task: Task | None = None) -> Loaded:
     """A recipe by path or shipped name, with `key=value` changes; about the task of its checkpoint, or this one."""
     path = find(name)
     document = override(read(path), changes)
+    return loaded_from(document, path.stem, changes, task)
+
+
+def loaded_from(document: Document, name: str, changes: Sequence[str] = (), task: Task | None = None) -> Loaded:
+    """A recipe from its data; of a sweep, every point of it."""
+    if not is_sweep(document):
+        return Loaded(name, _recipe(document, task), document, tuple(changes))
+    faults: dict[Fault, None] = {}
+    points = []
+    for levels, one in points_of(document):
+        try:
+            points.append((levels, Loaded(name, _recipe(one, task), one, tuple(changes))))
+        except ConfigError as error:
+            faults |= dict.fromkeys(error.faults)
+    if faults:
+        raise ConfigError(*faults)
+    return replace(points[0][1], document=document, points=tuple(points))
+
+
+def _recipe(document: Document, task: Task | None) -> Recipe:
     schema = schema_for(document) if task is None else recipe_schema(task)
     try:
-        recipe = schema.check(document)
+        return schema.check(document)
     except ConfigError as error:  # the names may be at fault too: all is reported at once
         raise ConfigError(*error.faults, *_name_faults(document, schema)) from error
-    return Loaded(path.stem, recipe, document, changes)
 
 
 def _name_faults(document: Document, schema: RecipeSchema) -> list[Fault]:

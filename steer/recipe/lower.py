@@ -44,7 +44,14 @@ def lower(recipe: Recipe, model: Names, lengths: Mapping[str, int] | None = None
         raise KeyedError(names.faults)
     clean = Run(CLEAN, (), reads, recipe.clean_name, end=recipe.clean_end)
     written = _written(recipe, [clean, *runs], unmoved, model.layout.logits)
-    return Lowered(make_plan(clean, [*runs, *written]), unmoved, numbers, recipe.clean_name, lowering.stored)
+    return Lowered(
+        make_plan(clean, [*runs, *written]),
+        unmoved,
+        numbers,
+        recipe.clean_name,
+        lowering.stored,
+        tuple(lowering.searches),
+    )
 
 
 def _written(recipe: Recipe, runs: Sequence[Run], unmoved: frozenset[tuple[str, int]], logits: Site) -> list[Run]:

@@ -38,6 +38,17 @@ ALL_KEPT = "everything that could change what is measured is kept: nothing is ab
 
 
 @dataclass(frozen=True)
+class Search:
+    """A subspace of each of some sites, learnt together before the plan is run (or drawn at random)."""
+
+    rows: tuple[tuple[Site, Stored], ...]
+    size: int | None  # dimensions of each; None: all that a site has
+    key: Key  # of the recipe, for faults
+    random: bool = False
+    control: bool = False  # at other sites than those that the recipe is about
+
+
+@dataclass(frozen=True)
 class Lowered:
     """A recipe's plan, and what its measures are made of."""
 
@@ -46,6 +57,7 @@ class Lowered:
     numbers: tuple[tuple[Site, ...], ...]  # what the numbers of each measure are made of
     clean: str  # the condition of the clean run
     stored: Mapping[Stored, Floats] = field(default_factory=dict)  # directions and subspaces of the plan
+    searches: tuple[Search, ...] = ()  # for those that are still to be learnt
 
 
 @dataclass(frozen=True)
@@ -58,6 +70,7 @@ class Lowering:
     lengths: Mapping[str, int] | None = None  # places that every example has, by sequence; None: not known yet
     folder: Path = Path()  # that the files which a recipe names are relative to
     stored: dict[Stored, Floats] = field(default_factory=dict)
+    searches: list[Search] = field(default_factory=list)
 
     @property
     def layout(self) -> Layout:
@@ -85,6 +98,15 @@ class Lowering:
         key = Stored(name, digest(numbers))
         self.stored[key] = numbers
         return key
+
+    def search(
+        self, name: str, sites: Iterable[Site], size: int | None, key: Key, random: bool = False, control: bool = False
+    ) -> Search:
+        """A subspace of each site, to be learnt."""
+        rows = tuple((site, Stored(f"{name} ({site})", "")) for site in sites)
+        made = Search(rows, size, key, random, control)
+        self.searches.append(made)
+        return made
 
     def run(self, condition: str, edits: Iterable[Edit], end: End = "") -> Run:
         return Run(condition, (*self.freeze, *edits), self.reads, condition, end=end)

@@ -30,9 +30,13 @@ def measured_sites(recipe: Recipe, names: KeyedNames) -> list[Reads]:
 
 def check_figures(recipe: Recipe, names: KeyedNames) -> None:
     """Note a fault for a figure of something that is not measured: it would be omitted silently."""
-    if "heatmap" in recipe.figure and not recipe.goes_from_site_to_site:
-        text = f"a heatmap is of kinds that go from site to site; {recipe.kind} does not"
+    by_site = recipe.goes_from_site_to_site or any(measure.by_site for measure in recipe.measures)
+    if "heatmap" in recipe.figure and not by_site:
+        text = f"a heatmap is of kinds that go from site to site, or of a logit lens; {recipe.kind} does not"
         names.fault(("figure", recipe.figure.index("heatmap")), text)
+    if "dose" in recipe.figure and not recipe.varies:
+        text = "a dose is of something that varies: several scales of a direction, several k, or a sweep"
+        names.fault(("figure", recipe.figure.index("dose")), text)
     drawn = {figure: name for one in MEASURES for figure, name in MEASURES[one].figures.items()}
     measured = {measure.name for measure in recipe.measures}
     for number, figure in enumerate(recipe.figure):

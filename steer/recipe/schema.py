@@ -8,6 +8,7 @@ Whether the names in a recipe exist in a given model is checked later, by `lower
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, WithJsonSchema, model_validator
@@ -76,7 +77,9 @@ class Ablation(Strict):
         return self
 
 
-FigureName: TypeAlias = Literal["bars", "positions", "scatter", "patterns", "histogram", "rates", "heatmap", "none"]
+FigureName: TypeAlias = Literal[
+    "bars", "positions", "scatter", "patterns", "histogram", "rates", "heatmap", "dose", "none"
+]
 Figures = Annotated[
     tuple[FigureName, ...],
     AT_LEAST_ONE,
@@ -113,6 +116,16 @@ TaskField: TypeAlias = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class Learning:
+    """How the subspaces of a recipe are learnt, where it has any to learn."""
+
+    train: Selection
+    variable: str
+    epochs: int
+    rate: float
+
+
 class Recipe(Strict):
     """The keys of every recipe. A kind is one file with a subclass: its own keys, and the runs that they stand for."""
 
@@ -137,6 +150,10 @@ class Recipe(Strict):
     # Not `save`: whoever imported nnsight first has an attribute of that name on every object, a default to pydantic.
     tensors: Annotated[AnySites, Field(description="sites whose values are written to tensors.safetensors")] = ()
     seed: Annotated[int, Field(ge=0, description="of resampling and of the intervals")] = 0
+    sweep: Annotated[
+        dict[str, list[Any]],
+        Field(default_factory=dict, description="keys, or words in braces, and the values of each: all combinations"),
+    ]
     figure: Figures = ("bars",)
 
     @classmethod
@@ -188,6 +205,26 @@ class Recipe(Strict):
         """Files of directions that it names: what they hold is part of the question."""
         return ()
 
+    @property
+    def varies(self) -> bool:
+        """Is there something to draw a dose of?"""
+        return bool(self.sweep)
+
+    @property
+    def caution(self) -> str:
+        """What must be said about every number of it."""
+        return ""
+
+    @property
+    def learning(self) -> Learning | None:
+        """How the subspaces that its runs name are learnt."""
+        return None
+
+    @property
+    def twins(self) -> tuple[Twin, ...]:
+        """Controls that no run of its own plan can be: on other weights, or with other counterparts."""
+        return ()
+
     def check_examples(self, examples: Sequence[Example]) -> None:
         """Raise if the experiment cannot be done on one of them."""
 
@@ -200,6 +237,16 @@ class Recipe(Strict):
         """The same examples with the answers that are expected under the intervention, where it `foretells` any."""
         others = self.counterparts(examples)
         return [example.answering(o.answer) for example, o in zip(examples, others, strict=True) if o is not None]
+
+
+@dataclass(frozen=True)
+class Twin:
+    """A recipe that is run beside another one, as its control."""
+
+    name: str
+    recipe: Recipe
+    random_weights: bool = False
+    shuffled: bool = False  # each example has the counterpart of another one, and must give its own one's answer
 
 
 class OnScale(Recipe):

@@ -27,7 +27,7 @@ from steer.results.rows import Row, number
 from steer.results.tally import Floats
 
 Pairing: TypeAlias = Literal["paired", "independent"]
-KEY = ("condition", "measure", "of", "against", "decoding", "group", "position", "tokens", "unit")
+KEY = ("condition", "measure", "of", "against", "decoding", "group", "position", "tokens", "unit", "levels")
 HOW = {
     "paired": "both are of the same examples: intervals of differences are paired, by what each example gave",
     "independent": "intervals of differences take the two results for independent of each other",

@@ -143,7 +143,11 @@ class Evidence(Strict):
     threshold: float
     scale: str
     majority: float
-    logit_shares: Annotated[dict[str, Estimate], Field(default_factory=dict)]
+    logit_shares: Annotated[dict[str, Estimate], Field(description="who writes the choice", default_factory=dict)]
+    without_writer: Annotated[
+        dict[str, Estimate],
+        Field(description="who of them is needed: the accuracy kept without each alone", default_factory=dict),
+    ]
     look_alikes: Annotated[dict[str, str], Field(description="head -> role that it fits", default_factory=dict)]
     curve: Annotated[tuple[tuple[int, float], ...], Field(description="heads kept, exact match")] = ()
     check: Annotated[Check | None, Field(description="none: the model does not do the task")] = None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from dataclasses import asdict, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,10 @@ from pydantic import TypeAdapter, ValidationError
 from steer.base.errors import SteerError
 from steer.base.files import is_there, read_text, write_atomically
 from steer.results.details import Detail
+from steer.results.directions import write_direction
 from steer.results.provenance import Json, Provenance
 from steer.results.result import Result
-from steer.results.rows import Row
+from steer.results.rows import Row, flat, level_names, plain
 from steer.results.samples import SAMPLES, read_samples, write_samples
 from steer.results.tensors import TENSORS, StoredTensors, write_tensors
 
@@ -37,7 +38,7 @@ def to_json(result: Result) -> Json:
     return {
         "format": FORMAT,
         **PROVENANCE.dump_python(result.provenance, mode="json"),
-        "rows": [asdict(row) for row in result.rows],
+        "rows": [plain(row) for row in result.rows],
         "details": DETAIL_LIST.dump_python(result.details, mode="json"),
     }
 
@@ -80,6 +81,8 @@ def format_of(data: Any, place: str) -> int:
 def write_result(result: Result, folder: Path) -> None:
     write_tensors(result.tensors, folder / TENSORS, result.known_axes)
     write_samples(result.samples, folder / SAMPLES)
+    for name, subspace in result.subspaces.items():
+        write_direction(subspace, folder / f"{name}.safetensors")
     write_atomically(folder / ROWS, rows_csv(result.rows))
     write_atomically(folder / RESULT, result_text(to_json(result)))
     result.folder = folder
@@ -105,10 +108,12 @@ def _lines(entries: list[Json]) -> str:
 
 
 def rows_csv(rows: list[Row]) -> str:
+    """A column for each field, and for each thing that varies between conditions."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, [field.name for field in fields(Row)], lineterminator="\n")
+    titles = [field.name for field in fields(Row) if field.name != "levels"]
+    writer = csv.DictWriter(text, [*titles, *level_names(rows)], lineterminator="\n")
     writer.writeheader()
-    writer.writerows(map(asdict, rows))  # None, all positions, is an empty cell
+    writer.writerows(map(flat, rows))  # None, all positions, is an empty cell
     return text.getvalue()
 
 

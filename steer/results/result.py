@@ -5,19 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from steer.base.shown import Card, Shown
 from steer.results.details import Detail
 from steer.results.provenance import Json, Provenance
-from steer.results.rows import ROW_TITLES, Row, overall, row_cells
+from steer.results.rows import ROW_TITLES, Row, flat, overall, row_cells
 
 if TYPE_CHECKING:
     import pandas as pd
     from torch import Tensor
 
+    from steer.results.directions import Direction
     from steer.results.labelled import Activations, Axes
     from steer.results.samples import Samples
 
@@ -35,6 +36,7 @@ class Result(Shown):
     folder: Path | None = None
     axes: Axes | None = None  # what the axes of the tensors mean, where they were not read from a file
     samples: Samples | None = None  # what each example gave, where that is known
+    subspaces: Mapping[str, Direction] = field(default_factory=dict)  # that were learnt, by name; files of their own
 
     def card(self) -> Card:
         origin, shown = self.provenance, overall(self.rows)
@@ -48,7 +50,7 @@ class Result(Shown):
         """The rows as a table."""
         import pandas as pd
 
-        frame = pd.DataFrame(map(asdict, self.rows))
+        frame = pd.DataFrame(map(flat, self.rows))
         return frame.astype({"position": "Int64"}) if len(frame) else frame  # whole numbers; missing: all positions
 
     def of_kind(self, kind: type[D]) -> list[D]:

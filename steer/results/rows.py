@@ -8,7 +8,7 @@ sweep's scale.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Literal, TypeAlias
 
 from pydantic import ConfigDict
@@ -17,6 +17,10 @@ Decoding: TypeAlias = Literal["forced", "greedy"]
 Unit: TypeAlias = Literal["share", "logit", "r2", "product", "ratio"]
 # An end of a sweep's scale. "unchanged" is a chain's own: its ports rebuilt, nothing ablated before the first link.
 End: TypeAlias = Literal["", "nothing", "unchanged", "everything"]
+# What varies between conditions, and its value in one of them: ("scale", 2.0), ("k", 4), ("checkpoint", "seed1").
+Level: TypeAlias = tuple[str, float | int | str]
+# Two levels have names of their own: what is done whatever varies, and which control it is (without it, none).
+SET, CONTROL = "set", "control"
 JOINT = "; "  # between the warnings of a row
 CLOSED = ConfigDict(extra="forbid", allow_inf_nan=False)  # how results are read back: no other keys, no NaN
 
@@ -28,6 +32,7 @@ class Mark:
     end: End = ""
     site: str = ""
     place: str = ""
+    levels: tuple[Level, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,10 @@ class Row:
     chance: float | None = None  # what shuffled labels reach
     tokens: str = ""  # the tokens whose activations R² is of
     warning: str = ""
+    levels: tuple[Level, ...] = ()  # what varies between conditions: a column each in tables
+
+    def level(self, name: str) -> float | int | str | None:
+        return dict(self.levels).get(name)
 
     def meets(self, other: Row) -> bool:
         """Do the two intervals have a number in common?"""
@@ -103,6 +112,21 @@ def select(rows: Iterable[Row], **fields: object) -> list[Row]:
 def find(rows: Iterable[Row], position: int | None = None, **fields: object) -> Row | None:
     """The first row with these fields, over all positions unless one is given; None if there is none."""
     return next(iter(select(rows, position=position, **fields)), None)
+
+
+def plain(row: Row) -> dict[str, object]:
+    """A row for a file: without levels where nothing varies."""
+    return {name: value for name, value in asdict(row).items() if name != "levels" or value}
+
+
+def flat(row: Row) -> dict[str, object]:
+    """A row's fields, its levels among them."""
+    return {name: value for name, value in asdict(row).items() if name != "levels"} | dict(row.levels)
+
+
+def level_names(rows: Iterable[Row]) -> tuple[str, ...]:
+    """What varies between conditions, in the order in which rows name it."""
+    return tuple(dict.fromkeys(name for row in rows for name, _ in row.levels))
 
 
 ROW_TITLES = ("condition", "measure", "of", "against", "value", "95 % interval", "warning")

@@ -13,11 +13,12 @@ from steer.anatomy.nodes import Node
 from steer.discover import trace as tracing
 from steer.discover.attribution_patching import exact_effects, gradient_scores
 from steer.discover.interchange import interchange
-from steer.discover.lab import Lab, answer_likelihood
+from steer.discover.lab import Lab
 from steer.discover.roles import Score, role_scores
 from steer.discover.search import BestRoles
 from steer.discover.table import describe
 from steer.engine.engine import Engine
+from steer.measures.probability import answer_likelihood
 from steer.models.checkpoint import load_checkpoint
 from steer.models.plain.config import ModelConfig
 from steer.models.plain.transformer import Transformer, initialise

@@ -193,3 +193,59 @@ def test_what_a_file_holds_is_part_of_the_question(row: Path):
     before = experiment_hash(recipe, MODEL)
     write_direction(Direction(2 * read_direction(row).rows, About(way="difference", scores={})), row)
     assert experiment_hash(recipe, MODEL) != before
+
+
+def test_only_what_goes_through_some_sites_is_taken_over():
+    """A head is tripled in a run of its own; two sites behind it are as they are there, all else is clean."""
+    between = ["enc-self-1.0.z", "dec-cross-1.0.k"]
+    edits = [{"sites": "enc-self-0.1.z", "scale": 3, "through": between}, {"sites": "dec-mlp-0", "scale": 2}]
+    result = ask(MODEL, EPISODES, **COMMON, conditions=[{"name": "through", "edits": edits}])
+
+    def by_hand(trial: Trial) -> Edits:
+        alone = forward(trial.net, trial.prompt, trial.output, {"enc-self-0.1.z": lambda old, seen: 3 * old})
+        return {site: put(alone[site]) for site in between} | {"dec-mlp-0": lambda old, seen: 2 * old}
+
+    same(result, conditions(through=by_hand), trials(NET, EPISODES, OTHERS), SITES)
+
+
+def test_values_of_another_condition():
+    first = {"name": "first", "edits": [{"sites": "enc-self-0.1.z", "from": "counterpart"}]}
+    second = {"name": "second", "edits": [{"sites": "enc-self-1.0.z", "from": {"condition": "first"}}]}
+    third = {"name": "third", "edits": [{"sites": "enc-mlp-1", "from": {"condition": "second"}}]}
+    greedy = {"measures": [{"name": "exact-match", "decoding": "greedy"}]}
+    result, said = listen(MODEL, EPISODES, **COMMON | greedy, conditions=[first, second, third])
+    one = borrow(["enc-self-0.1.z"])
+
+    def two(trial: Trial) -> Edits:
+        return {"enc-self-1.0.z": put(trial.run(one(trial))["enc-self-1.0.z"])}
+
+    def three(trial: Trial) -> Edits:
+        return {"enc-mlp-1": put(trial.run(two(trial))["enc-mlp-1"])}
+
+    made = trials(NET, EPISODES, OTHERS)
+    same(result, conditions(first=one, second=two, third=three), made, SITES)
+    assert [said["third"][n] for n in range(len(made))] == [say(trial, three) for trial in made]
+
+
+MORE_FAULTS = {
+    "no condition comes before this": [{"sites": "enc-self-0.1.z", "from": {"condition": "later"}}],
+    "nothing of the edit goes through it": [{"sites": "enc-self-1.0.z", "scale": 2, "through": "enc-self-0.1.z"}],
+    "which undoes edit 1": [
+        {"sites": "enc-self-0.1.z", "scale": 2, "through": "enc-self-1.0.z"},
+        {"sites": "enc-self-1.0.z", "ablate": "zero"},
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", MORE_FAULTS)
+def test_paths_that_lead_nowhere_are_faults(text: str):
+    with pytest.raises(SteerError, match=text):
+        ask(MODEL, EPISODES, **COMMON | {"tensors": []}, conditions=[{"name": "wrong", "edits": MORE_FAULTS[text]}])
+
+
+def test_scales_and_controls_are_columns(row: Path):
+    edits = [{"sites": "enc-self-0.1.z", "add": {"direction": str(row), "scale": [-2, 0, 2]}}]
+    result = ask(MODEL, EPISODES, **COMMON, conditions=[{"name": "dose", "edits": edits}])
+    found = {(r.level("set"), r.level("scale"), r.level("control")) for r in result.rows}
+    own = {("dose", scale, None) for scale in (-2.0, 0.0, 2.0)}
+    assert found == {(None, None, None), *own, ("dose", -2.0, "random 1"), ("dose", 2.0, "random 1")}

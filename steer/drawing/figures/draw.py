@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from steer.base.errors import SteerError
 from steer.base.log import LOG
+from steer.drawing.figures.dose import draw_dose, varies
 from steer.drawing.figures.heatmap import draw_heatmap, heatmaps
 from steer.drawing.figures.histogram import draw_histogram
 from steer.drawing.figures.pattern import draw_patterns
@@ -103,6 +104,11 @@ def drawings(name: str, result: Result) -> Iterator[tuple[str, Callable[[Result]
     if name == "heatmap":
         yield from ((kind, draw_heatmap, part) for kind, part in heatmaps(result))
         return
+    if name == "dose":
+        if varies(result):
+            yield name, draw_dose, result
+        return
+    result = spelled(result)
     if name in NEEDS:
         if result.of_kind(NEEDS[name]):
             yield name, DRAWN[name], result
@@ -122,6 +128,16 @@ def drawings(name: str, result: Result) -> Iterator[tuple[str, Callable[[Result]
         drawing = draw_components if measure.startswith("variance-share") else draw_bars
         name = measure.replace(" (", "-").rstrip(")")  # `contribution (authors)`: part of a file's name
         yield name, drawing, replace(result, rows=[row for row in others if row.measure == measure])
+
+
+def spelled(result: Result) -> Result:
+    """A sweep's rows, their conditions with the values of what is swept: figures of conditions tell them apart."""
+    names = result.provenance.recipe.get("sweep") or {}
+    rows = []
+    for row in result.rows:
+        said = [f"{name} {value}" for name, value in row.levels if name.removesuffix(" (swept)") in names]
+        rows.append(replace(row, condition=", ".join([row.condition, *said])))
+    return replace(result, rows=rows) if names else result
 
 
 def _placed(rows: list[Row]) -> bool:

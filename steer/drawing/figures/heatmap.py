@@ -1,7 +1,8 @@
 """Heat maps of experiments that go from site to site: layer by head, or site by place with the tokens that stand there.
 
 White is the clean number, red lies above it, blue below, on one scale for all panels of a picture; the colour bar says
-where the other end lies. Grey cells have no number: nothing that is done there can change what is measured.
+where the other end lies. Grey cells have no number: nothing that is done there can change what is measured. Of a logit
+lens, which changes nothing, there is a picture for each condition, from light (zero) to dark.
 """
 
 from __future__ import annotations
@@ -12,15 +13,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colorbar import Colorbar
-from matplotlib.colors import Normalize
+from matplotlib.colors import Colormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
 from steer.anatomy.nodes import Site, parse_site
-from steer.drawing.figures.theme import COLUMN, INK, new_figure, short, title
+from steer.drawing.figures.theme import COLUMN, HEAT, INK, new_figure, short, title
 from steer.results.details import PlaceTokens
 from steer.results.result import Result
-from steer.results.rows import Row, overall, shared_warnings
+from steer.results.rows import Row, shared_warnings
 
 CELL = 0.17  # inches
 EMPTY = "#dddddd"
@@ -46,9 +47,17 @@ class Panel:
 def series(rows: Sequence[Row]) -> dict[tuple[str, ...], list[Row]]:
     """The rows by what they count: a picture each."""
     found: dict[tuple[str, ...], list[Row]] = {}
-    for row in overall(rows):
-        found.setdefault((row.measure, row.of, row.against, row.decoding), []).append(row)
+    for row in rows:
+        if is_lens(row):
+            found.setdefault((row.measure, row.condition, row.against), []).append(row)
+        elif row.position is None:
+            found.setdefault((row.measure, row.of, row.against, row.decoding), []).append(row)
     return {key: mine for key, mine in found.items() if any(row.site for row in mine)}
+
+
+def is_lens(row: Row) -> bool:
+    """Is the number of the site itself, and not of what is done there?"""
+    return bool(row.site) and row.of == row.site
 
 
 def heatmaps(result: Result) -> Iterator[tuple[str, Result]]:
@@ -69,12 +78,14 @@ def draw_heatmap(result: Result) -> Figure:
     figure = new_figure(max(COLUMN, width), sum(heights) + 0.75)
     grid = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)[:, 0]
     widest = max(len(panel.columns) for panel in panels)  # cells of one size, whatever a panel holds
-    images = [_fill(axes, panel, scale, widest) for axes, panel in zip(grid, panels, strict=True)]
+    colours = HEAT if is_lens(rows[0]) else _diverging()
+    images = [_fill(axes, panel, scale, widest, colours) for axes, panel in zip(grid, panels, strict=True)]
     bar = figure.colorbar(images[0], ax=list(grid), shrink=min(1.0, 1.6 / sum(heights)), aspect=14)
     _mark_ends(bar, rows)
     warned = [replace(rows[0], warning=text) for text in shared_warnings(rows)]  # of a single cell the table tells
     count = result.provenance.examples
-    where = f"{count:,} example{'s' * (count > 1)}; white: {_end(rows, 'nothing').condition}"
+    where = f"{count:,} example{'s' * (count > 1)}; "
+    where += rows[0].condition if is_lens(rows[0]) else f"white: {_end(rows, 'nothing').condition}"
     title(figure, replace(result, rows=warned), where)
     return figure
 
@@ -86,6 +97,8 @@ def _letters(panel: Panel) -> int:
 
 def scale_of(rows: Sequence[Row]) -> Normalize:
     """As far to each side of the clean number as the farthest cell, or the other end, lies."""
+    if is_lens(rows[0]):
+        return Normalize(0.0, max(row.value for row in rows) or 1.0)
     clean = _end(rows, "nothing").value
     reach = max(abs(row.value - clean) for row in rows) or 1.0
     return Normalize(clean - reach, clean + reach)
@@ -152,11 +165,17 @@ def _glob(rows: Sequence[Row]) -> str:
     return f"{site.node.kind}-*{heads}{port}"
 
 
-def _fill(axes: Axes, panel: Panel, scale: Normalize, widest: int) -> AxesImage:
+def _diverging() -> Colormap:
     import seaborn as sns  # for this figure alone: it takes longer to load than most figures to draw
 
-    colours = sns.color_palette("vlag", as_cmap=True).with_extremes(bad=EMPTY)
-    image = axes.imshow(panel.values, cmap=colours, norm=scale, aspect="equal", interpolation="nearest")
+    colours: Colormap = sns.color_palette("vlag", as_cmap=True)
+    return colours
+
+
+def _fill(axes: Axes, panel: Panel, scale: Normalize, widest: int, colours: Colormap) -> AxesImage:
+    image = axes.imshow(
+        panel.values, cmap=colours.with_extremes(bad=EMPTY), norm=scale, aspect="equal", interpolation="nearest"
+    )
     axes.set_yticks(range(len(panel.lines)), [short(line) for line in panel.lines])
     axes.set_xticks(range(len(panel.columns)), [short(column, 16) for column in panel.columns])
     axes.tick_params(length=0, labelsize=6, pad=1)
@@ -174,7 +193,10 @@ def _mark_ends(bar: Colorbar, rows: Sequence[Row]) -> None:
     """The measure's name, and where the ends of the scale lie."""
     first = rows[0]
     against = f"\n(against {first.against})" if first.against not in ("", "answer") else ""
-    bar.set_label(f"{first.measure.replace('-', ' ')}{against}" + (f" of {first.of}" if first.of else ""), fontsize=6)
+    bar.set_label(
+        f"{first.measure.replace('-', ' ')}{against}" + (f" of {first.of}" if first.of and not is_lens(first) else ""),
+        fontsize=6,
+    )
     if first.unit == "share":
         bar.ax.yaxis.set_major_formatter("{x:.0%}")
     for row in rows:

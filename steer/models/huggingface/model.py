@@ -112,6 +112,10 @@ class HuggingFaceModel:
             return value
         return rotate(value, self._angles(port, batch))
 
+    def lens(self, stream: Tensor) -> Tensor:
+        normed = self.module.final_norm(self.layout.streams[-1].name)(stream)
+        return self.module.capped(self.module.raw_logits(normed))
+
     def turned(self, port: Site, before: Tensor, batch: Batch, exchanged: tuple[list[int], list[int]]) -> Tensor:
         (first, second), rows = exchanged, list(range(len(before)))
         cos, sin = (turn.expand(len(before), -1, -1).clone() for turn in self._angles(port, batch))

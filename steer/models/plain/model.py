@@ -117,6 +117,10 @@ class PlainModel:
         constant = back @ self.constant(logits) + direction @ norm.bias
         return Directions(dict.fromkeys(self.layout.sources(logits), back), constant)
 
+    def lens(self, stream: Tensor) -> Tensor:
+        logits: Tensor = self.module.unembed(self.module.ln_dec(stream))
+        return logits
+
     def constant(self, port: Site) -> Tensor:
         """The attention biases. (An MLP's bias is part of its write.)"""
         return self._biases(self.layout.sources(port))

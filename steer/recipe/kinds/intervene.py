@@ -5,7 +5,8 @@ What one edit says and means is in `interventions.py`. The other kinds are short
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -13,14 +14,16 @@ from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from steer.anatomy.layout import carrier, touched
-from steer.base.errors import Key
+from steer.anatomy.nodes import Site
+from steer.base.errors import Key, unknown
 from steer.base.fields import one_of, refined
 from steer.base.yaml import AT_LEAST_ONE, Strict
-from steer.plan.plan import Edit, Run
+from steer.plan.plan import Current, Edit, Of, Run, Sum
 from steer.recipe.edits import as_counterpart
-from steer.recipe.interventions import Intervention, Made, make
+from steer.recipe.interventions import Intervention, Made, Version, make, recording
 from steer.recipe.lowering import Lowering
 from steer.recipe.schema import BEFORE, CEILING, Recipe
+from steer.results.rows import CONTROL, SET, Level
 from steer.tasks.task import Example, Task
 
 RANDOM = "random"
@@ -63,30 +66,36 @@ class Intervene(Recipe):
         return self
 
     def runs(self, lowering: Lowering) -> list[Run]:
-        runs = [run for n, one in enumerate(self.conditions) for run in self._condition(one, lowering, n)]
+        known: dict[str, list[Made]] = {}
+        runs = merged(run for n in range(len(self.conditions)) for run in self._condition(n, lowering, known))
         if lowering.names.faults:
             return []
         ceiling = Run(CEILING, (as_counterpart(lowering.layout),), lowering.reads, CEILING)
         return [*runs, ceiling] if self.variable is not None else runs
 
-    def _condition(self, condition: Joint, lowering: Lowering, number: int) -> Iterator[Run]:
-        """Its runs: one for each scale that its edits name, and as many controls of each."""
-        key: Key = ("conditions", number, "edits")
+    def _condition(self, number: int, lowering: Lowering, known: dict[str, list[Made]]) -> Iterator[Run]:
+        """Its runs: one for each scale that its edits name, and as many controls of each.
+
+        `known`: the conditions before it.
+        """
+        condition, key = self.conditions[number], ("conditions", number, "edits")  # type: tuple[Joint, Key]
         made = [make(one, lowering, (*key, n), self.variable) for n, one in enumerate(condition.edits)]
+        if not lowering.names.faults:
+            check_together(made, lowering, key)
+        records = [*recordings(made, lowering, key, known)] if not lowering.names.faults else []
+        known[condition.name] = made
         if lowering.names.faults:
             return
-        check_together(made, lowering, key)
+        yield from records
         for several in product(*(one.versions for one in made)):
-            words = ", ".join(one.words for one in several if one.words)
-            name = f"{condition.name}, {words}" if words else condition.name
-            yield from self._runs(name, [list(one.edits) for one in several], lowering)
-            for draw in range(self.controls if any(one.random for one in several) else 0):
-                random = [list(one.random(draw + self.seed) if one.random else one.edits) for one in several]
-                yield from self._runs(f"{name}, {RANDOM} {draw + 1}", random, lowering)
-
-    def _runs(self, name: str, edits: Sequence[list[Edit]], lowering: Lowering) -> Iterator[Run]:
-        flat = tuple(edit for some in edits for edit in some)
-        yield Run(name, (*flat, *lowering.freeze), lowering.reads, name)
+            name = ", ".join([condition.name, *(f"x {one.scale:g}" for one in several if one.scale is not None)])
+            drawn = range(self.controls if any(one.random for one in several) else 0)
+            levels = levels_of(condition.name, several) if drawn or any(one.several for one in made) else ()
+            yield from joined(name, made, [one.edits for one in several], levels, lowering)
+            for draw in drawn:
+                called = f"{RANDOM} {draw + 1}"
+                random = [one.random(draw + self.seed) if one.random else one.edits for one in several]
+                yield from joined(f"{name}, {called}", made, random, (*levels, (CONTROL, called)), lowering)
 
     @property
     def changed_variable(self) -> str | None:
@@ -95,6 +104,11 @@ class Intervene(Recipe):
     @property
     def foretells(self) -> bool:
         return self.variable is not None
+
+    @property
+    def varies(self) -> bool:
+        edits = [edit for condition in self.conditions for edit in condition.edits]
+        return super().varies or any(len(edit.add.scale) > 1 for edit in edits if edit.add)
 
     @property
     def shown(self) -> str:
@@ -110,10 +124,65 @@ class Intervene(Recipe):
         return [self.task.lender(example, self.variable) for example in examples] if self.variable else []
 
 
+Edits = Sequence[tuple[Edit, ...]]
+
+
+def joined(
+    name: str, made: Sequence[Made], edits: Edits, levels: tuple[Level, ...], lowering: Lowering
+) -> Iterator[Run]:
+    """A condition's run; before it, one for each edit of which only what goes through some sites is taken over."""
+    held: list[Edit] = []
+    for number, (one, mine) in enumerate(zip(made, edits, strict=True)):
+        if one.through:
+            alone = Run(f"{name}: edit {number + 1} alone", (*mine, *lowering.freeze), one.through)
+            yield alone
+            mine = tuple(Edit(site, Of(alone.name)) for site in one.through)
+        held += mine
+    yield Run(name, (*held, *lowering.freeze), lowering.reads, name, levels=levels)
+
+
+def recordings(made: Sequence[Made], lowering: Lowering, key: Key, known: dict[str, list[Made]]) -> Iterator[Run]:
+    """The runs of earlier conditions once more, where these edits take values from them."""
+    wanted: dict[str, list[Site]] = {}
+    for number, one in enumerate(made):
+        if one.recorded is None:
+            continue
+        name, sites = one.recorded
+        if name not in known:
+            text = (
+                unknown("condition before this one", name, list(known)) if known else "no condition comes before this"
+            )
+            lowering.names.fault((*key, number, "from", "condition"), text)
+        elif any(edit.several for edit in known[name]):
+            text = f"{name!r} has several scales: which one?"
+            lowering.names.fault((*key, number, "from", "condition"), text)
+        wanted.setdefault(name, []).extend(sites)
+    for name, places in wanted.items() if not lowering.names.faults else ():
+        edits = [one.versions[0].edits for one in known[name]]
+        *before, last = joined(recording(name), known[name], edits, (), lowering)
+        yield from before
+        yield replace(last, reads=tuple(dict.fromkeys(places)), condition=None)
+
+
+def merged(runs: Iterable[Run]) -> list[Run]:
+    """Each run once, with all that is read of it."""
+    found: dict[str, Run] = {}
+    for run in runs:
+        before = found.get(run.name, run)
+        found[run.name] = replace(run, reads=tuple(dict.fromkeys((*before.reads, *run.reads))))
+    return list(found.values())
+
+
+def levels_of(name: str, several: Sequence[Version]) -> tuple[Level, ...]:
+    """What the rows of a condition say about it: its name, and the scale of each edit that has several."""
+    scales = [one.scale for one in several if one.scale is not None]
+    return ((SET, name), *((f"scale {n + 1}" if n else "scale", scale) for n, scale in enumerate(scales)))
+
+
 def check_together(made: Sequence[Made], lowering: Lowering, key: Key) -> None:
     """Edits of one condition must not undo one another, and each must be able to change what is measured."""
     names, layout = lowering.names, lowering.layout
-    placed = [(n, edit) for n, one in enumerate(made) for edit in one.versions[0].edits]
+    placed = [(n, edit) for n, one in enumerate(made) for edit in _in_place(one)]
     held = [edit.site for _, edit in placed if edit.holds] + [edit.site for edit in lowering.freeze]
     for place, (n, edit) in enumerate(placed):
         before = [(m, other) for m, other in placed[:place] if carrier(other.site) == carrier(edit.site)]
@@ -125,6 +194,12 @@ def check_together(made: Sequence[Made], lowering: Lowering, key: Key) -> None:
         past = [site for site in held if carrier(site) != carrier(edit.site)]
         if not edit.holds and not lowering.reach.read.intersection(touched(layout, [edit.site], past)):
             names.fault((*key, n), f"nothing from {edit.site} arrives at what is measured")
+
+
+def _in_place(one: Made) -> Sequence[Edit]:
+    """What is edited in the condition's own run."""
+    edits = one.versions[0].edits
+    return [Edit(site, Sum((Current(),))) for site in one.through] if one.through else edits
 
 
 def _overlap(one: Edit, other: Edit) -> bool:

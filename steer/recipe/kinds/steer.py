@@ -47,6 +47,7 @@ class Steer(Recipe):
     control: Annotated[
         str | None, Field(description="name of a set: as many other heads of the same blocks are changed instead")
     ] = None
+    no_control: Annotated[str, Field(description="without `control`, why there is none")] = ""
 
     @classmethod
     def task_fields(cls, task: Task) -> dict[str, Any]:
@@ -67,6 +68,12 @@ class Steer(Recipe):
     @property
     def changed_variable(self) -> str | None:
         return self.variable
+
+    @property
+    def caution(self) -> str:
+        if self.control is not None or self.no_control.strip():
+            return ""
+        return "no other heads are changed beside these: name a `control`, or say why not (`no_control`)"
 
     @property
     def shown(self) -> str:

@@ -9,9 +9,9 @@ from small import net_of, of_arity, talker
 from torch.nn import functional as F
 
 from steer.anatomy.nodes import parse_site
-from steer.discover.subspaces import Fitting, Pairs, angles, fit, pairs_of, shuffled
 from steer.engine.engine import Engine
 from steer.engine.session import Inputs, Session
+from steer.experiments.subspaces import Fitting, Pairs, angles, fit, pairs_of, shuffled
 from steer.models.checkpoint import load_checkpoint
 from steer.plan.plan import CLEAN, COUNTERPART, Current, Edit, Of, Run, Stored, Within, make_plan
 
@@ -45,7 +45,7 @@ def test_pairs_have_the_counterparts_answer_and_its_length(pairs: Pairs):
 
 def test_a_learnt_subspace_is_orthonormal_and_better_than_a_random_one(pairs: Pairs):
     engine, site = Engine(MODEL.model), "enc-self-0.1.z"
-    rows = fit(engine, pairs, parse_site(site), 2, Fitting(epochs=6, batch=20))
+    rows = fit(engine, pairs, {parse_site(site): 2}, Fitting(epochs=6, batch=20))[parse_site(site)]
     np.testing.assert_allclose(rows @ rows.T, np.eye(2), atol=1e-10)
     drawn = [np.linalg.qr(np.random.default_rng(seed).standard_normal((5, 2)))[0].T for seed in range(6)]
     assert likelihood(engine, pairs, site, rows) > max(likelihood(engine, pairs, site, one) for one in drawn)
@@ -53,25 +53,25 @@ def test_a_learnt_subspace_is_orthonormal_and_better_than_a_random_one(pairs: Pa
 
 def test_the_same_seed_gives_the_same_subspace(pairs: Pairs):
     engine, site = Engine(MODEL.model), parse_site("enc-self-0.1.z")
-    one, two, other = (fit(engine, pairs, site, 1, Fitting(epochs=1, batch=20, seed=seed)) for seed in (0, 0, 1))
+    found = [fit(engine, pairs, {site: 1}, Fitting(epochs=1, batch=20, seed=seed)) for seed in (0, 0, 1)]
+    one, two, other = (each[site] for each in found)
     assert np.array_equal(one, two)
     assert not np.array_equal(one, other)
 
 
 def test_weights_stay_as_they_are(pairs: Pairs):
     before = {name: value.clone() for name, value in net_of(MODEL).weights.items()}
-    fit(Engine(MODEL.model), pairs, parse_site("enc-self-0.1.z"), 1, Fitting(epochs=1, batch=20))
+    fit(Engine(MODEL.model), pairs, {parse_site("enc-self-0.1.z"): 1}, Fitting(epochs=1, batch=20))
     assert all(torch.equal(before[name], value) for name, value in net_of(MODEL).weights.items())
 
 
 def test_shuffled_counterparts_belong_to_others_of_the_same_length(pairs: Pairs):
-    mixed = shuffled(pairs, 0)
-    assert sorted(map(str, mixed.counterparts)) == sorted(map(str, pairs.counterparts))
-    assert mixed.examples == pairs.examples
-    lengths = [len(other.prompt) for other in mixed.counterparts]
+    mixed = shuffled(pairs.examples, pairs.counterparts, 0)
+    assert sorted(map(str, mixed)) == sorted(map(str, pairs.counterparts))
+    lengths = [len(other.prompt) for other in mixed]
     assert lengths == [len(one.prompt) for one in pairs.examples]
     alone = [len(one.prompt) for one in pairs.examples]
-    own = [a is b for a, b in zip(mixed.counterparts, pairs.counterparts, strict=True)]
+    own = [a is b for a, b in zip(mixed, pairs.counterparts, strict=True)]
     assert all(alone.count(length) == 1 for length, same in zip(alone, own, strict=True) if same)
 
 
@@ -102,5 +102,6 @@ def test_the_index_in_the_question_lives_in_one_dimension_of_question_broadcast(
             hits += ((said == target) | (target == checkpoint.model.pad)).all(-1).tolist()
         return float(np.mean(hits))
 
-    assert follows(fit(engine, train, site, 1, Fitting(epochs=8))) > 0.9
-    assert follows(fit(engine, shuffled(train, 0), site, 1, Fitting(epochs=8))) < 0.5
+    mixed = Pairs(train.examples, shuffled(train.examples, train.counterparts, 0))
+    assert follows(fit(engine, train, {site: 1}, Fitting(epochs=8))[site]) > 0.9
+    assert follows(fit(engine, mixed, {site: 1}, Fitting(epochs=8))[site]) < 0.5

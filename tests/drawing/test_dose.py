@@ -1,0 +1,43 @@
+"""Doses: each line is read back and held against its rows."""
+
+from __future__ import annotations
+
+import numpy as np
+from made import made_result, made_row
+
+from steer.drawing.figures.dose import axis_of, draw_dose
+from steer.drawing.figures.draw import drawings
+from steer.results.rows import Row
+
+
+def row(value: float, condition: str, *levels: tuple[str, object]) -> Row:
+    return made_row(value, value - 0.1, value + 0.1, condition=condition, measure="exact-match", levels=levels)
+
+
+ROWS = [
+    row(0.5, "before"),
+    *(row(0.5 + s / 10, f"up, x {s}", ("set", "up"), ("scale", float(s))) for s in (2, -1, 0)),
+    *(row(0.5 - s / 20, f"up, x {s}, r", ("set", "up"), ("scale", float(s)), ("control", "random 1")) for s in (2, -1)),
+]
+
+
+def test_lines_are_the_rows_in_order():
+    figure = draw_dose(made_result(ROWS))
+    (axes,) = figure.axes
+    lines = {line.get_label(): line for line in axes.lines if not line.get_label().startswith("_")}
+    np.testing.assert_allclose(lines["up"].get_xydata(), [[-1, 0.4], [0, 0.5], [2, 0.7]])
+    np.testing.assert_allclose(lines["random"].get_xydata(), [[-1, 0.55], [0, 0.5], [2, 0.4]])
+    assert axes.get_xlabel() == "scale"
+
+
+def test_numbers_before_names_and_names_side_by_side():
+    named = [row(0.1, "a", ("checkpoint", "x"), ("k", k)) for k in (16, 1, "whole")]
+    axis = axis_of([*named, row(0.1, "a", ("checkpoint", "y"), ("k", 1))])
+    assert (axis.name, axis.values, axis.is_scale) == ("k", (1, 16, "whole"), False)
+    assert axis.place(named[0]) == 1.0
+    assert axis_of([row(0.1, "a", ("checkpoint", c)) for c in "yx"]).values == ("x", "y")
+
+
+def test_without_anything_that_varies_there_is_no_dose():
+    assert list(drawings("dose", made_result(ROWS[:1]))) == []
+    assert [name for name, _, _ in drawings("dose", made_result(ROWS))] == ["dose"]
