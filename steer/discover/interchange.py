@@ -18,7 +18,7 @@ from steer.discover.lab import Lab
 from steer.engine.engine import Engine
 from steer.models.checkpoint import Checkpoint
 from steer.plan.plan import COUNTERPART, Edit, Of, Run
-from steer.recipe.kinds.steer import others
+from steer.recipe.sets import others
 from steer.results.evidence import Interchange
 from steer.tasks.task import Example
 

@@ -30,7 +30,7 @@ MEASURES = [
     {"name": "exact-match"}, {"name": "attention-mass", "heads": "dec-cross-0.0"}, {"name": "logit-attribution"},
     {"name": "r-squared", "site": "dec-cross-0.0.k", "label": "index-in-question", "tokens": "colours"},
     {"name": "attention-pattern", "heads": ["dec-cross-0.0"]}, {"name": "ov-alignment", "heads": ["dec-cross-0.0"]},
-    {"name": "logit-difference"}, {"name": "answer-probability"},
+    {"name": "logit-difference"}, {"name": "answer-probability"}, {"name": "logit-lens"},
 ]  # fmt: skip
 FULL = {
     "freeze": ["dec-cross-0.0.q"], "places": [2, 3], "tensors": "enc.tok", "measures": MEASURES,
@@ -48,10 +48,12 @@ KINDS: list[dict[str, Any]] = [
     {"kind": "intervene", "variable": "index-in-question", "conditions": [{"name": "a", "edits": [
         {"sites": "enc-self-0.0.z", "scale": 2.0, "places": [1]}, {"sites": "enc-mlp-0", "from": "counterpart"},
         {"sites": "enc-self-0.0", "ablate": "zero", "into": ["dec-cross-0.0.k"]},
-        {"sites": "enc-mlp-1", "freeze": True},
+        {"sites": "enc-mlp-1", "freeze": True}, {"sites": "enc-mlp-1", "from": {"condition": "b"}, "through": "logits"},
         {"sites": "enc.tok", "add": {"direction": "nowhere", "scale": [1.0, 2.0]}},
         {"sites": "enc-mlp-2", "project": {"subspace": "nowhere"}}]}]},
+    {"kind": "align", "variable": "index-in-question", "sets": [{"name": "a", "sites": "enc-self-0.0.z"}], "k": [1, 2]},
     {"kind": "ablate-set", "nodes": "enc-self-0.0"},
+    {"kind": "ablate-each", "nodes": "enc-self-0.0"},
     {"kind": "keep-set", "nodes": "enc-self-0.0"},
     {"kind": "compare", "conditions": [{"name": "a", "ablate": "enc-mlp-0"},
                                        {"name": "b", "keep": "enc-mlp-0", "among": "enc-mlp-*"}]},
@@ -74,6 +76,8 @@ def others(value: Any, annotation: Any) -> Iterator[Any]:
         yield (3, 4) if options[0] is int else (*(value or ()), *others("", options[0]))
         if value:
             yield value[::-1] if len(value) > 1 else ()
+    elif origin is dict:
+        yield {"seed": [0]}
     elif annotation is bool:
         yield not value
     elif annotation in (int, float):

@@ -17,8 +17,8 @@ from steer.experiments.api import build_recipe
 from steer.experiments.one import run_experiment
 from steer.models.checkpoint import load_checkpoint
 from steer.plan.plan import COUNTERPART, Of
-from steer.recipe.kinds.steer import others
 from steer.recipe.lower import lower
+from steer.recipe.sets import others
 from steer.tasks.compositional.counterparts import VARIABLES, counterpart
 from steer.tasks.compositional.program import solve
 from steer.tasks.compositional.selection import select

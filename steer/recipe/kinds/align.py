@@ -21,9 +21,9 @@ from steer.base.fields import one_of, refined
 from steer.base.yaml import AT_LEAST_ONE
 from steer.plan.plan import COUNTERPART, Current, Edit, Of, Run, Value, Within
 from steer.recipe.edits import as_counterpart
-from steer.recipe.kinds.steer import SteeredSet, others
 from steer.recipe.lowering import Lowering
 from steer.recipe.schema import BEFORE, CEILING, Learning, Recipe, Twin
+from steer.recipe.sets import SteeredSet, others
 from steer.results.rows import CONTROL, SET, Level
 from steer.tasks.task import Example, Selection, Task
 

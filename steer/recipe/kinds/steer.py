@@ -7,27 +7,19 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from steer.anatomy.named import Sites
-from steer.anatomy.names import Names
 from steer.anatomy.nodes import Site
 from steer.base.dice import Dice
 from steer.base.errors import Key
 from steer.base.fields import one_of, refined
-from steer.base.yaml import AT_LEAST_ONE, Strict
+from steer.base.yaml import AT_LEAST_ONE
 from steer.plan.plan import COUNTERPART, Edit, Of, Run
 from steer.recipe.edits import as_counterpart, exchange
 from steer.recipe.lowering import Lowering
 from steer.recipe.schema import BEFORE, CEILING, Recipe
+from steer.recipe.sets import SteeredSet, others
 from steer.tasks.task import Example, Task
 
 CONTROL = "control"
-
-
-class SteeredSet(Strict):
-    """Sites that are changed together."""
-
-    name: Annotated[str, Field(min_length=1)]
-    sites: Sites
 
 
 class Steer(Recipe):
@@ -127,15 +119,3 @@ def _edits(recipe: Steer, lowering: Lowering, sites: list[Site]) -> list[Edit]:
         return [Edit(site, Of(COUNTERPART), recipe.places) for site in sites]
     assert recipe.task.exchange is not None  # checked before
     return exchange(lowering.layout, sites, recipe.task.exchange.places, recipe.places)
-
-
-def others(names: Names, sites: Sequence[Site], dice: Dice) -> list[Site]:
-    """For each head another one of its block that is not among these and plays no role, at the same port."""
-    used = {site.node for site in sites} | {node for heads in names.roles.values() for node in heads}
-    found: list[Site] = []
-    for site in sites:
-        if site.node.is_head:
-            free = [Site(node, site.port) for node in names.layout.siblings(site.node) if node not in used]
-            free = [one for one in free if one not in found]
-            found += [dice.choice(free)] if free else []
-    return found
