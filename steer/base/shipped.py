@@ -75,5 +75,5 @@ def locate(name: str) -> Path:
     if is_there(name):
         raise CheckpointError(f"{name} is not a checkpoint: it holds no {RECORD}")
     raise CheckpointError(
-        f"{unknown('checkpoint', name, checkpoint_names())} (or give the path of a checkpoint folder)"
+        f"{unknown('checkpoint', name, [*checkpoint_names(), *model_names()])} (or give the path of a checkpoint folder)"
     )

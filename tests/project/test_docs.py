@@ -74,7 +74,9 @@ def runs(text: str) -> list[list[str]]:
     said = [" ".join(code.split()) for code in re.findall(r"`(steer run [^`]+)`", text)]
     blocks = "\n".join(re.findall(r"```\w*\n(.*?)```", text, re.DOTALL))
     said += re.findall(r"^(steer run .*)$", blocks, re.MULTILINE)
-    whole = [one.replace("NAME", DEFAULT) for one in said if "…" not in one and "mine.yaml" not in one]
+    whole = [
+        one.replace("NAME", DEFAULT) for one in said if "…" not in one and not re.search("mine.yaml|my-model", one)
+    ]
     return [shlex.split(one, comments=True)[2:] for one in whole]
 
 
