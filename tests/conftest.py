@@ -11,14 +11,15 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # one core for each worker, and for wha
 import json
 import shutil
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
 import torch
+import typer.testing
 from hypothesis import settings
 from rig import disturb, make_engine
 from tokens import Protocol, Stage
-from typer.testing import CliRunner, Result
 
 from steer.base.shipped import CHECKPOINTS, DEFAULT, RECORD
 from steer.commands import app
@@ -31,6 +32,7 @@ from steer.tasks.compositional.grammar import Grammar
 
 settings.register_profile("steer", deadline=None, max_examples=60, derandomize=True)
 settings.load_profile("steer")
+typer.testing._get_command = cache(typer.testing._get_command)  # each call would build all commands again
 if "OMP_NUM_THREADS" not in os.environ:
     torch.set_num_threads(2)
 
@@ -92,9 +94,9 @@ def png_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def steer() -> Callable[..., Result]:
-    def run(*arguments: object) -> Result:
-        return CliRunner().invoke(app, [str(argument) for argument in arguments])
+def steer() -> Callable[..., typer.testing.Result]:
+    def run(*arguments: object) -> typer.testing.Result:
+        return typer.testing.CliRunner().invoke(app, [str(argument) for argument in arguments])
 
     return run
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,6 +21,7 @@ from steer.commands.options import (
 from steer.commands.subjects import TaskOption
 
 if TYPE_CHECKING:
+    from steer.drawing.look import Look
     from steer.experiments.ask import SteeredAnswer
 
 
@@ -43,12 +45,8 @@ def ask(
     json: JsonOption = False,
 ) -> None:
     """Ask the model, predict its answer with one variable changed, steer the model to it, and compare."""
-    from dataclasses import asdict
     from hashlib import sha256
-    from json import dumps
 
-    from steer.base.files import make_folder, write_atomically
-    from steer.commands.pictures import draw_or_warn
     from steer.commands.threads import use_one_thread
     from steer.drawing.look import look_of
     from steer.experiments.folders import results_folder
@@ -61,22 +59,25 @@ def ask(
         device=device, dtype=dtype, memory=memory,
     )  # fmt: skip
     content = sha256("\n".join((answer.prompt, answer.variable, *answer.sites)).encode()).hexdigest()
-    folder = out or results_folder("ask", checkpoint, content[:8])
+    _show(answer, out or results_folder("ask", checkpoint, content[:8]), look, json)
+
+
+def _show(answer: SteeredAnswer, folder: Path, look: Look, json: bool) -> None:
+    from dataclasses import asdict
+    from json import dumps
+
+    from steer.base.files import make_folder, write_atomically
+    from steer.commands.pictures import draw_or_warn
+    from steer.drawing.figures.pattern import draw_before_after
+
     make_folder(folder)
-    before, after = answer.before, answer.after
+    before, after, picture = answer.before, answer.after, None
     drawn = {} if before is None else {"picture": str(folder / "ask.png")}
     text = dumps(asdict(answer) | drawn, indent=1)
     write_atomically(folder / "ask.json", text + "\n")
-
-    from steer.drawing.figures.pattern import draw_before_after
-
-    picture = None
     if before is not None and after is not None:
         picture = draw_or_warn(lambda: draw_before_after(before, after, folder, "ask", look), "ask")
-    if json:
-        typer.echo(text)
-        return
-    typer.echo(answer_text(answer) + (f"\n\npicture: {picture}" if picture else ""))
+    typer.echo(text if json else answer_text(answer) + (f"\n\npicture: {picture}" if picture else ""))
 
 
 def answer_text(answer: SteeredAnswer) -> str:

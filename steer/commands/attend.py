@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -22,13 +23,14 @@ from steer.commands.options import (
 from steer.commands.subjects import TaskOption
 
 if TYPE_CHECKING:
+    from steer.drawing.look import Look
     from steer.results.details import Pattern
 
 
 def attend(
     head: Annotated[
         str | None,
-        typer.Option(help="A head (dec-cross-1.4) or a role ($output).", autocompletion=complete_head),
+        typer.Option(help="A head (dec-cross-1.5) or a role ($output).", autocompletion=complete_head),
     ] = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Every head at once, small; with --head a pattern of names: dec-cross-*.*")
@@ -45,20 +47,13 @@ def attend(
     json: JsonOption = False,
 ) -> None:
     """Show what a head attends to on an episode: as text, as JSON and as a figure. With --all: every head."""
-    from dataclasses import asdict
-    from hashlib import sha256
-    from json import dumps
-
     from steer.base.errors import SteerError
-    from steer.base.files import make_folder
-    from steer.commands.pictures import draw_or_warn
     from steer.commands.threads import use_one_thread
     from steer.drawing.look import look_of
     from steer.experiments import looking
-    from steer.experiments.folders import results_folder
 
     if head is None and not everything:
-        raise SteerError("which head? give --head dec-cross-1.4 or a role ('$output'), or --all for every head")
+        raise SteerError("which head? give --head dec-cross-1.5 or a role ('$output'), or --all for every head")
     look = look_of(formats or ())
     chosen: dict[str, Any] = {"episode": episode, "checkpoint": checkpoint, "task": task}
     chosen |= {"device": device, "dtype": dtype, "memory": memory}
@@ -67,18 +62,34 @@ def attend(
         patterns = looking.attend_all(prompt, heads=head or "*", **chosen)
     else:
         patterns = [looking.attend(head or "", prompt, **chosen)]
-    folder = out or results_folder("attend", checkpoint, sha256(patterns[0].prompt.encode()).hexdigest()[:8])
-    make_folder(folder)
+    picture = _draw(patterns, everything, out or _folder(checkpoint, patterns[0].prompt), look)
+    _show(patterns, everything, checkpoint, picture, json)
 
+
+def _folder(checkpoint: str, prompt: str) -> Path:
+    from hashlib import sha256
+
+    from steer.experiments.folders import results_folder
+
+    return results_folder("attend", checkpoint, sha256(prompt.encode()).hexdigest()[:8])
+
+
+def _draw(patterns: list[Pattern], everything: bool, folder: Path, look: Look) -> Path | None:
+    from steer.base.files import make_folder
+    from steer.commands.pictures import draw_or_warn
     from steer.drawing.figures.pattern import draw_pattern, draw_sheet
 
-    name = "heads" if everything else patterns[0].head
-    picture = draw_or_warn(
-        lambda: (
-            draw_sheet(patterns, folder, name, look) if everything else draw_pattern(patterns[0], folder, name, look)
-        ),
-        name,
-    )
+    make_folder(folder)
+    if everything:
+        return draw_or_warn(lambda: draw_sheet(patterns, folder, "heads", look), "heads")
+    name = patterns[0].head
+    return draw_or_warn(lambda: draw_pattern(patterns[0], folder, name, look), name)
+
+
+def _show(patterns: list[Pattern], everything: bool, checkpoint: str, picture: Path | None, json: bool) -> None:
+    from dataclasses import asdict
+    from json import dumps
+
     if json:
         shown = {"heads": list(map(asdict, patterns))} if everything else asdict(patterns[0])
         typer.echo(dumps(shown | {"picture": picture and str(picture)}, indent=1))

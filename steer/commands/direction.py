@@ -13,7 +13,7 @@ from steer.commands.options import CheckpointOption, DeviceOption, JsonOption
 
 def direction(
     out: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write it (.safetensors).")],
-    site: Annotated[str, typer.Option(help="Whose features: enc-self-0.3.z, enc-mlp-1, dec-resid-1.mid.")] = "",
+    site: Annotated[str, typer.Option(help="Whose features: enc-self-0.5.z, enc-mlp-1, dec-resid-1.mid.")] = "",
     way: Annotated[
         Literal["difference", "principal", "probe"],
         typer.Option("--by", help="Of two groups' means; principal components; a linear probe."),

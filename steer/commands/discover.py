@@ -13,6 +13,7 @@ from steer.commands.options import DeviceOption, JsonOption, OutOption, QuietOpt
 
 if TYPE_CHECKING:
     from steer.discover.keep import Discovery
+    from steer.results.evidence import SearchSettings
 
 
 def discover(
@@ -39,23 +40,40 @@ def discover(
     """Find the circuit: output heads, what feeds them, roles, redundancy; then check it. Writes circuit.yaml."""
     from json import dumps
 
-    from steer.base.errors import SteerError
-    from steer.commands.pictures import warn
-    from steer.commands.progress import bar
-    from steer.discover.keep import capable, find_circuit
-    from steer.discover.table import compare, describe
-    from steer.experiments.folders import results_folder
-    from steer.experiments.many import interrupted
-    from steer.results.circuit import CIRCUIT
+    from steer.discover.keep import capable
     from steer.results.evidence import SearchSettings
 
-    names = checkpoint or (capable() if everything else [DEFAULT])
-    folders = {name: results_folder("discover", name, within=out or Path("results")) for name in names}  # all there?
+    folders = _folders(checkpoint or (capable() if everything else [DEFAULT]), out or Path("results"))
+    settings = SearchSettings(episodes=episodes, threshold=threshold)
+    discoveries = _search(folders, settings, force, device, quiet)
+    if json:
+        plain = [one.circuit.model_dump(mode="json") for one in discoveries.values()]
+        typer.echo(dumps(plain[0] if len(plain) == 1 else plain, indent=1))
+    else:
+        _print(discoveries, folders)
+
+
+def _folders(checkpoints: list[str], within: Path) -> dict[str, Path]:
+    """Where each one's circuit is written; a checkpoint that is not there is named before any search begins."""
+    from steer.base.errors import SteerError
+    from steer.experiments.folders import results_folder
+
+    folders = {name: results_folder("discover", name, within=within) for name in checkpoints}
     if len(set(folders.values())) < len(folders):
         raise SteerError(
             "two of these checkpoints have the same name, and so the same results folder: give them one by one"
         )
-    settings = SearchSettings(episodes=episodes, threshold=threshold)
+    return folders
+
+
+def _search(
+    folders: dict[str, Path], settings: SearchSettings, force: bool, device: str, quiet: bool
+) -> dict[str, Discovery]:
+    from steer.commands.pictures import warn
+    from steer.commands.progress import bar
+    from steer.discover.keep import find_circuit
+    from steer.experiments.many import interrupted
+
     discoveries: dict[str, Discovery] = {}
     for name, folder in folders.items():
         with bar(f"discovering {name}", 1.0, quiet) as advance:
@@ -64,11 +82,14 @@ def discover(
             except KeyboardInterrupt as error:
                 raise interrupted(len(discoveries), len(folders)) from error
         warn(discoveries[name].undrawn)
+    return discoveries
+
+
+def _print(discoveries: dict[str, Discovery], folders: dict[str, Path]) -> None:
+    from steer.discover.table import compare, describe
+    from steer.results.circuit import CIRCUIT
+
     circuits = [one.circuit for one in discoveries.values()]
-    if json:
-        plain = [circuit.model_dump(mode="json") for circuit in circuits]
-        typer.echo(dumps(plain[0] if len(plain) == 1 else plain, indent=1))
-        return
     typer.echo("\n\n".join(describe(circuit, paths=len(circuits) == 1) for circuit in circuits))
     if len(circuits) > 1:
         typer.echo("\n" + compare(circuits))

@@ -23,6 +23,10 @@ DtypeOption = Annotated[str, typer.Option(help="float32, float64 or bfloat16.")]
 MemoryOption = Annotated[
     str, typer.Option(help="What a run may take beside the weights: 8G, 500M. Batches are as large as fits.")
 ]
+WorkersOption = Annotated[
+    int | None, typer.Option(min=1, help="So many processes of this machine share the work (needs Dask).")
+]
+OnOption = Annotated[str | None, typer.Option(help="The address of a Dask scheduler whose workers do the work.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
 OutOption = Annotated[Path | None, typer.Option("--out", "-o", help="Folder to write to.")]

@@ -30,3 +30,10 @@ def bar(title: str, total: float, quiet: bool = False, unit: str = "") -> Iterat
     with Progress(*columns, TextColumn("{task.fields[text]}"), console=console, transient=True) as progress:
         task = progress.add_task(title, total=total, text="")
         yield lambda done, text: progress.update(task, completed=round(done, 4), text=text)
+
+
+def spoken(quiet: bool = False) -> Callable[[str], None]:
+    """A function that says a line about the work on stderr, above the bar; nothing with --quiet."""
+    return lambda text: (
+        None if quiet else Console(stderr=True, soft_wrap=True).print(text, markup=False, highlight=False)
+    )

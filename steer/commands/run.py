@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from steer.commands.completion import complete_recipe
-from steer.commands.options import DeviceOption, DtypeOption, FormatOption, JsonOption, MemoryOption, QuietOption
+from steer.commands.options import (
+    DeviceOption,
+    DtypeOption,
+    FormatOption,
+    JsonOption,
+    MemoryOption,
+    OnOption,
+    QuietOption,
+    WorkersOption,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,16 +41,16 @@ def run(
     dtype: DtypeOption = "float32",
     memory: MemoryOption = "4G",
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Recipes at a time, in processes of their own.")] = 1,
+    workers: WorkersOption = None,
+    on: OnOption = None,
+    remote: Annotated[bool, typer.Option("--remote", help="On a server that has the model (NDIF).")] = False,
     force: Annotated[bool, typer.Option("--force", help="Run again, even if the result is saved.")] = False,
     formats: FormatOption = None,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Run recipes: print a table, write rows, metadata and figures. Saved results are not computed again."""
-    from json import dumps
-
-    from steer.commands.pictures import warn
-    from steer.commands.progress import bar
+    from steer.commands.progress import bar, spoken
     from steer.experiments.api import run_many
     from steer.experiments.many import split_changes
 
@@ -49,8 +58,19 @@ def run(
     with bar("running", 1.0, quiet) as advance:
         outcomes = run_many(
             names, changes=changes, out=out, device=device, dtype=dtype, memory=memory, jobs=jobs, force=force,
-            formats=formats or (), tell=advance,
+            formats=formats or (), tell=advance, workers=workers, on=on, say=spoken(quiet), remote=remote,
         )  # fmt: skip
+    _print(outcomes, json)
+    if any(outcome.faults for outcome in outcomes):
+        raise typer.Exit(2 if len(outcomes) == 1 else 1)
+
+
+def _print(outcomes: Sequence[Outcome], json: bool) -> None:
+    """What was measured, then (on stderr) what went wrong."""
+    from json import dumps
+
+    from steer.commands.pictures import warn
+
     if json:
         done = [outcome.to_json() for outcome in outcomes]
         typer.echo(dumps(done[0] if len(done) == 1 else done, indent=1))
@@ -62,8 +82,6 @@ def run(
         for fault in outcome.faults:
             typer.echo(f"error: {fault}", err=True)
         warn(*(f"{outcome.name}: {reason}" for reason in outcome.undrawn))
-    if any(outcome.faults for outcome in outcomes):
-        raise typer.Exit(2 if len(outcomes) == 1 else 1)
 
 
 def _text(outcome: Outcome) -> str:

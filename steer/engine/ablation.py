@@ -37,6 +37,24 @@ class Means:
             before, count = self.padded.get(hook, (0, 0))
             self.padded[hook] = before + value.double().sum((0, 1)), count + mask.numel()
 
+    def merge(self, other: Means) -> None:
+        """Add the sums over other examples."""
+        for hook, sums in other.sums.items():
+            length = max(len(sums), len(self.sums.get(hook, ())))
+            for mine, theirs in ((self.sums, sums), (self.counts, other.counts[hook])):
+                mine[hook] = longer(mine[hook], length) + longer(theirs, length) if hook in mine else theirs.clone()
+            before, count = self.padded.get(hook, (0, 0))
+            whole, more = other.padded[hook]
+            self.padded[hook] = before + whole, count + more
+
+    def to(self, device: torch.device) -> Means:
+        """The same sums on another device."""
+        moved = Means()
+        moved.sums = {hook: sums.to(device) for hook, sums in self.sums.items()}
+        moved.counts = {hook: counts.to(device) for hook, counts in self.counts.items()}
+        moved.padded = {hook: (sums.to(device), count) for hook, (sums, count) in self.padded.items()}
+        return moved
+
     def table(self, hook: str, over: str, length: int) -> Tensor:
         """1, length, …: the mean at each position (or the same mean everywhere)."""
         sums, counts = (longer(whole[hook], length)[:length] for whole in (self.sums, self.counts))

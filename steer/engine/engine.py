@@ -12,7 +12,8 @@ from torch import Tensor
 from steer.anatomy.nodes import Site
 from steer.base.memory import MEMORY
 from steer.engine.ablation import Means
-from steer.engine.backends.local import Change, Local, PassError
+from steer.engine.backends.local import Local, PassError
+from steer.engine.backends.remote import Remote
 from steer.engine.schedule import Pass, built_on, hook_order, stop_after
 from steer.engine.store import BUDGET, Store, Values
 from steer.engine.values import Worlds
@@ -23,12 +24,14 @@ Hooks = Mapping[str, Tensor]
 
 
 class Engine:
-    def __init__(self, model: Model, budget: int = BUDGET, memory: int = MEMORY) -> None:
+    def __init__(
+        self, model: Model, budget: int = BUDGET, memory: int = MEMORY, backend: Local | Remote | None = None
+    ) -> None:
         """`budget`: bytes of clean activations that are kept. `memory`: bytes in all, beside the weights."""
         self.memory = memory
         self.model, self.layout, self.steps = model, model.layout, model.steps
         self.order = hook_order(model.layout, model.steps)
-        self.backend = Local(model.module)
+        self.backend: Local | Remote = backend or Local(model.module)
         self.store = Store(budget)
         self._batches: dict[tuple[tuple[Any, ...], int, bool], list[Batch]] = {}
         self._means: dict[tuple[Batch, ...], Means] = {}
@@ -85,7 +88,7 @@ class Engine:
 
     def _latest_start(self, first: str, stop: str | None, kept: Hooks) -> tuple[str, Mapping[str, str]]:
         """The last step at which a pass can start and still meet the hook, given the kept values."""
-        for number in range(self.steps.names.index(self._step[first]), 0, -1):
+        for number in () if self.backend.whole else range(self.steps.names.index(self._step[first]), 0, -1):
             given = self.steps.given(self.steps.names[number], stop)
             if all(hook in kept for hook in given.values()):
                 return self.steps.names[number], given
@@ -119,6 +122,10 @@ class Engine:
             means.add(self.hooks(batch, missing), real)
         return means
 
+    def adopt(self, batches: Sequence[Batch], means: Means) -> None:
+        """Take these for the means over the examples of the batches: their sums were merged from those of parts."""
+        self._means[tuple(batches)] = means.to(self.model.like.device)
+
     def gradients(
         self, batch: Batch, hooks: Iterable[str], metric: Callable[[Tensor], Tensor],
         enter: Callable[[Site, Tensor], Tensor] = lambda site, value: value,
@@ -130,8 +137,8 @@ class Engine:
         wanted, logits = self.sort(hooks), self.steps.hook(self.layout.logits)
         sources = [self.layout.write(node) for node in self.layout.nodes if not self.layout.inputs(node)]
         # The weights are frozen; a graph starts where the embeddings enter.
-        grow: dict[str, list[Change]] = {
-            self.steps.hook(site): [lambda v, met, site=site: enter(site, v).detach().requires_grad_()]  # type: ignore[misc]
+        grow: dict[str, list[Any]] = {
+            self.steps.hook(site): [lambda v, met, site=site: enter(site, v).detach().requires_grad_()]
             for site in sources
         }
         with torch.enable_grad():
@@ -143,9 +150,9 @@ class Engine:
     def take(self, one: Pass, worlds: Worlds, clean: Hooks) -> Reading:
         """Run one pass with its edits. What it reads is kept for later runs that refer to it."""
         state = self.model.state(worlds.batch, {field: clean[hook] for field, hook in one.given})
-        changes: dict[str, list[Change]] = {}
+        changes: dict[str, list[Any]] = {}
         for edit in one.edits:
-            changes.setdefault(self.steps.hook(edit.site), []).append(worlds.change(edit))
+            changes.setdefault(self.steps.hook(edit.site), []).append(self.backend.change(worlds, edit))
         reads = list(dict.fromkeys(map(self.steps.hook, one.run.reads)))
         first = self.steps.names.index(one.start)
         met = [

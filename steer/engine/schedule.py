@@ -82,9 +82,13 @@ class Schedule:
         return stop_after(self.layout, self.steps, hooks)
 
 
-def make_schedule(plan: Plan, layout: Layout, steps: Steps, hooks: tuple[str, ...] = ()) -> Schedule:
-    """`hooks`: the order of all hooks, where it is known already."""
+def make_schedule(
+    plan: Plan, layout: Layout, steps: Steps, hooks: tuple[str, ...] = (), whole: bool = False
+) -> Schedule:
+    """`hooks`: the order of all hooks, where it is known already. `whole`: every pass starts at the first step."""
     passes = tuple(_pass(run, layout, steps) for run in plan.runs if run.edits)
+    if whole:
+        passes = tuple(replace(one, start=steps.names[0], stop=None, given=()) for one in passes)
     return Schedule(layout, steps, plan, passes, hooks or hook_order(layout, steps))
 
 

@@ -7,7 +7,7 @@ examples, and are computed again otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -38,12 +38,14 @@ from steer.plan.plan import (
     Resampled,
     Run,
     Stored,
+    Turned,
     Value,
     values_within,
 )
 from steer.plan.runs import runs_behind
 
 PADDED = "padded"
+SHOWN = 6  # sites that a message names
 COUNT = ("episodes", "count")  # the recipe's key for the number of examples
 
 
@@ -70,13 +72,17 @@ class Found:
 
 class Session:
     def __init__(
-        self, engine: Engine, plan: Plan, inputs: Inputs, tell: Callable[[float], None] = lambda done: None
-    ) -> None:
+        self, engine: Engine, plan: Plan, inputs: Inputs, tell: Callable[[float], None] = lambda done: None,
+        numbers: Collection[int] | None = None,
+    ) -> None:  # fmt: skip
+        """`numbers`: of the batches that are run, if not all are. Means are over all."""
         self.engine, self.plan, self.inputs, self.tell = engine, plan, inputs, tell
-        self.schedule: Schedule = make_schedule(plan, engine.layout, engine.steps, engine.order)
-        self.batches = engine.batches(inputs.examples, inputs.size)
+        self.schedule: Schedule = schedule_of(engine, plan)
+        self.all = engine.batches(inputs.examples, inputs.size)
+        self.batches = [batch for batch in self.all if numbers is None or batch.number in numbers]
         self._check()
         self._check_features()
+        check_reach(engine, self.schedule)
         LOG.debug("%d examples in %d batches, %d runs", len(inputs.examples), len(self.batches), len(plan.runs))
         for one in self.schedule.passes:
             LOG.debug(
@@ -90,7 +96,7 @@ class Session:
         means = [v for v in values if getattr(v, "of", None) == CLEAN and getattr(v, "over", None) == "position"]
         if means and len(self.inputs.examples) == 1:
             raise KeyedError([(COUNT, "the mean over one episode is that episode: nothing would be ablated")])
-        if any(isinstance(v, Resampled) for v in values) and any(len(batch.rows) < 2 for batch in self.batches):
+        if any(isinstance(v, Resampled) for v in values) and any(len(batch.rows) < 2 for batch in self.all):
             raise KeyedError([(COUNT, "resample needs at least two episodes in every batch")])
 
     def _check_features(self) -> None:
@@ -105,25 +111,21 @@ class Session:
     def _clean_pass(self) -> None:
         """The clean run of every batch, kept as far as the budget allows; then the means."""
         averaged = self.schedule.of(CLEAN, mean=True)
-        for batch in self.batches:
+        for done, batch in enumerate(self.batches):
             self.engine.hooks(batch, {*self.schedule.of(CLEAN), *averaged}, keep=True)
-            self._told(batch.number + 1)
-        self.engine.means(averaged, self.batches)
+            self._told(done + 1)
+        self.engine.means(averaged, self.all)
         others = self.schedule.of(REFERENCE, mean=True)
         if others:
             self.engine.means(others, self._reference)
 
     def means(self, world: str, hook: str, over: str, length: int) -> Tensor:
-        batches = self.batches if world == CLEAN else self._reference
+        batches = self.all if world == CLEAN else self._reference
         return self.engine.means([hook], batches).table(hook, over, length)
 
     @cached_property
     def _reference(self) -> list[Batch]:
-        """The examples of another set that give means; in their own order, where padding counts."""
-        values = {v for run in self.plan.runs for edit in run.edits for v in values_within(edit.value)}
-        return self.engine.batches(
-            self.inputs.reference, in_order=any(getattr(v, "over", "") == PADDED for v in values)
-        )
+        return reference_batches(self.engine, self.plan, self.inputs)
 
     @torch.no_grad()
     def __iter__(self) -> Iterator[Found]:
@@ -199,6 +201,40 @@ class Session:
 
         assert isinstance(run.decoding, Greedy)
         return write_answers(engine.model, batch, next_logits, run.decoding.longest)
+
+
+def schedule_of(engine: Engine, plan: Plan) -> Schedule:
+    return make_schedule(plan, engine.layout, engine.steps, engine.order, engine.backend.whole)
+
+
+def check_reach(engine: Engine, schedule: Schedule) -> None:
+    """Raise unless all that a plan edits, reads or takes its values from is to be had where its passes run."""
+    rebuilt = {str(e.site) for one in schedule.passes for e in one.edits if isinstance(e.value, Rebuilt | Turned)}
+    edited = {edit.site for one in schedule.passes for edit in one.edits}
+    sites = edited | {site for run in schedule.plan.runs for site in run.reads}
+    needed = {engine.steps.hook(site): str(site) for site in sorted(sites, key=str)}
+    needed = {need.hook: needed.get(need.hook, need.hook) for need in schedule.needs} | needed
+    missing = sorted(name for hook, name in needed.items() if not engine.backend.reaches(hook))
+    written = sorted(str(site) for site in sites if site.port == "out")
+    faults = []
+    if missing:
+        faults.append(f"no module of the model takes in or gives out what a server would need: {_some(missing)}")
+    if engine.backend.whole and rebuilt:
+        faults.append(f"what a port reads is rebuilt from weights, which are on the server: {_some(sorted(rebuilt))}")
+    if engine.backend.whole and written:
+        faults.append(f"a head's own write is computed from weights, which are on the server: {_some(written)}")
+    if faults:
+        raise SteerError(*(f"--remote: {fault}" for fault in faults))
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+
+
+def reference_batches(engine: Engine, plan: Plan, inputs: Inputs) -> list[Batch]:
+    """The examples of another set that give means; in their own order, where padding counts."""
+    values = {v for run in plan.runs for edit in run.edits for v in values_within(edit.value)}
+    return engine.batches(inputs.reference, in_order=any(getattr(v, "over", "") == PADDED for v in values))
 
 
 def _steps(run: Run) -> int:

@@ -66,6 +66,27 @@ class Worlds:
 
         return change
 
+    def sent(self, edit: Edit) -> tuple[int | None, tuple[Any, ...], Tensor | None]:
+        """An edit as data, for passes elsewhere: whose part it is, its value as a tree, and its places."""
+        head = edit.site.node.head if edit.site.node.is_head else None
+        return head, self._tree(edit.value, edit.site, head), self.chosen(edit) if edit.places else None
+
+    def _tree(self, value: Value, site: Site, head: int | None) -> tuple[Any, ...]:
+        """What depends on the pass stays a tree; the rest is a tensor, of one head if the edit is."""
+        match value:
+            case Current():
+                return ("now",)
+            case Scaled(inner, by):
+                return ("scaled", by, self._tree(inner, site, head))
+            case Sum(terms):
+                return ("sum", [self._tree(term, site, head) for term in terms])
+            case Within(subspace, inside, outside):
+                parts = [self._tree(part, site, head) for part in (inside, outside)]
+                return ("within", self.stored[subspace], *parts)
+            case _:
+                whole = self.whole(value, site)
+                return ("is", whole if head is None or whole.ndim < 4 else whole.select(head_axis(site), head))
+
     def chosen(self, edit: Edit) -> Tensor:
         """B T: the places that an edit is made at."""
         key = self.model.layout.sequence(edit.site), edit.places

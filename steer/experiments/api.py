@@ -41,19 +41,24 @@ def run(
     recipe: RecipeLike, checkpoint: CheckpointLike | None = None, *, changes: Changes = (),
     out: Path | str | None = None, device: str = "cpu", dtype: str = "float32", memory: str = "4G",
     force: bool = False, formats: Sequence[str] = (), tell: Callable[[float], None] = lambda done: None,
+    remote: bool | str = False,
 ) -> Result:  # fmt: skip
     """Run a recipe (by name or path, a dict, or a loaded one) on the checkpoint that it names, or on another.
 
     With `out`, the result is written to a folder there as `steer run` does, and not computed again if it is there
-    already; without, nothing is written to disk.
+    already; without, nothing is written to disk. `remote`: on a server of nnsight's (NDIF), or on the host named.
     """
     from steer.engine.engine import Engine
     from steer.experiments.one import experiment_hash, run_experiment
+    from steer.experiments.remote import remote_engine
 
     most = parse_memory(memory)
     loaded = recipe_of(recipe, changes, _named(recipe, checkpoint))
-    subject = subject_for(loaded, checkpoint, device, dtype)
-    engine = Engine.within(subject.model, most)
+    if remote:
+        subject, engine = remote_engine(loaded, remote, most)
+    else:
+        subject = subject_for(loaded, checkpoint, device, dtype)
+        engine = Engine.within(subject.model, most)
     if out is None:
         return run_experiment(loaded, subject, tell, engine)
     from steer.experiments.many import run_loaded
@@ -73,13 +78,22 @@ def _named(recipe: RecipeLike, checkpoint: CheckpointLike | None) -> str | None:
 def run_many(
     recipes: Sequence[str | Path], *, changes: Changes = (), out: Path | str = "results", device: str = "cpu",
     dtype: str = "float32", memory: str = "4G", jobs: int = 1, force: bool = False, formats: Sequence[str] = (),
-    tell: Callable[[float, str], None] = lambda done, name: None,
+    tell: Callable[[float, str], None] = lambda done, name: None, workers: int | None = None, on: str | None = None,
+    say: Callable[[str], None] = lambda text: None, remote: bool | str = False,
 ) -> list[Outcome]:  # fmt: skip
-    """Run recipes by name, path or folder; a bad one does not stop the others: each outcome has a result or faults."""
+    """Run recipes by name, path or folder; a bad one does not stop the others: each outcome has a result or faults.
+
+    `workers`: of a Dask cluster that starts and ends with the call; `on`: the address of a running one's scheduler.
+    `remote`: on a server of nnsight's (NDIF), or on the host named.
+    """
+    from steer.experiments.cluster import opened
     from steer.experiments.many import Job, run_batch
 
-    job = Job(change_words(changes), Path(out), device, dtype, parse_memory(memory), force, look_of(formats))
-    return run_batch(list(map(str, recipes)), job, jobs, tell)
+    if remote and (workers or on or jobs > 1):
+        raise SteerError("--remote sends one recipe after another: leave --jobs, --workers and --on out")
+    job = Job(change_words(changes), Path(out), device, dtype, parse_memory(memory), force, look_of(formats), remote)
+    with opened(workers, on, say) as cluster:
+        return run_batch(list(map(str, recipes)), job, jobs, tell, cluster)
 
 
 def plan(recipe: RecipeLike, checkpoint: str | Path | None = None, *, changes: Changes = ()) -> Planned:

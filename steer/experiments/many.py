@@ -23,6 +23,7 @@ from steer.results.result import Result
 
 if TYPE_CHECKING:
     from steer.engine.engine import Engine
+    from steer.experiments.cluster import Cluster
     from steer.models.subject import Subject
 
 Advance = Callable[[float, str], None]
@@ -39,6 +40,7 @@ class Job:
     memory: int = MEMORY
     force: bool = False
     look: Look = PLAIN
+    remote: bool | str = False
 
 
 @dataclass
@@ -71,19 +73,21 @@ def split_changes(words: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
     return names, changes
 
 
-def run_batch(names: Sequence[str], job: Job, jobs: int, advance: Advance) -> list[Outcome]:
+def run_batch(
+    names: Sequence[str], job: Job, jobs: int, advance: Advance, cluster: Cluster | None = None
+) -> list[Outcome]:
     paths, missing = gather(names)
     lost = [Outcome(name, faults=faults) for name, faults in missing.items()]
-    return [*lost, *run_paths(paths, job, jobs, advance)]
+    return [*lost, *run_paths(paths, job, jobs, advance, cluster)]
 
 
-def run_paths(paths: Sequence[Path], job: Job, jobs: int, advance: Advance) -> list[Outcome]:
+def run_paths(
+    paths: Sequence[Path], job: Job, jobs: int, advance: Advance, cluster: Cluster | None = None
+) -> list[Outcome]:
     check_folder(job.out)
     outcomes: dict[Path, Outcome] = {}
     try:
-        for path, outcome in (
-            _one_by_one(paths, job, advance) if 1 in (jobs, len(paths)) else _side_by_side(paths, job, jobs)
-        ):
+        for path, outcome in _ways(paths, job, jobs, advance, cluster):
             outcomes[path] = outcome
             advance(len(outcomes) / len(paths), path.stem)
     except KeyboardInterrupt as error:
@@ -94,6 +98,16 @@ def run_paths(paths: Sequence[Path], job: Job, jobs: int, advance: Advance) -> l
 def interrupted(done: int, total: int) -> KeyboardInterrupt:
     """An interrupt with a message about the finished results, if there are any."""
     return KeyboardInterrupt(*[f"{done} of {total} results were finished and are kept"] * (done > 0))
+
+
+def _ways(
+    paths: Sequence[Path], job: Job, jobs: int, advance: Advance, cluster: Cluster | None
+) -> Iterator[tuple[Path, Outcome]]:
+    if cluster is not None:
+        from steer.experiments.spread import run_spread
+
+        return run_spread(paths, job, advance, cluster)
+    return _one_by_one(paths, job, advance) if 1 in (jobs, len(paths)) else _side_by_side(paths, job, jobs)
 
 
 def _one_by_one(paths: Sequence[Path], job: Job, advance: Advance) -> Iterator[tuple[Path, Outcome]]:
@@ -120,12 +134,20 @@ def run_and_send(path: Path, job: Job) -> Outcome:
 
 
 def run_one(path: Path, job: Job, tell: Callable[[float], None] = lambda done: None) -> Outcome:
+    return attempted(path, lambda: _run(path, job, tell))
+
+
+def attempted(path: Path, work: Callable[[], Outcome]) -> Outcome:
+    """How the work on a recipe ended; an error, whatever it is, must not stop the other recipes."""
     try:
-        return _run(path, job, tell)
+        return work()
     except SteerError as error:
-        faults, traceback = error.faults, traceback_of(error) if is_debugging() else ""
-    except Exception as error:  # an internal error must not stop the other recipes
-        faults, traceback = (Fault("", (), f"{type(error).__name__}: {error} ({BUG})"),), traceback_of(error)
+        return failed(path, error.faults, traceback_of(error) if is_debugging() else "")
+    except Exception as error:
+        return failed(path, (Fault("", (), f"{type(error).__name__}: {error} ({BUG})"),), traceback_of(error))
+
+
+def failed(path: Path, faults: Sequence[Fault], traceback: str = "") -> Outcome:
     placed = tuple(fault if fault.place.startswith(str(path)) else Fault(str(path), (), fault) for fault in faults)
     return Outcome(path.stem, faults=placed, traceback=traceback)
 
@@ -135,11 +157,15 @@ def _run(path: Path, job: Job, tell: Callable[[float], None]) -> Outcome:
 
     from steer.engine.engine import Engine
     from steer.experiments.one import experiment_hash
+    from steer.experiments.remote import remote_engine
 
-    checkpoint = subject_for(loaded, None, job.device, job.dtype)
+    if job.remote:
+        checkpoint, engine = remote_engine(loaded, job.remote, job.memory)
+    else:
+        checkpoint = subject_for(loaded, None, job.device, job.dtype)
+        engine = Engine(checkpoint.model, job.memory // 4, job.memory)
     content = experiment_hash(loaded.recipe, checkpoint, loaded.folder, job.memory)
     folder = job.out / f"{loaded.name}-{content[:8]}"
-    engine = Engine(checkpoint.model, job.memory // 4, job.memory)
     return run_loaded(loaded, checkpoint, folder, job.force, tell, engine, content, job.look)
 
 
@@ -151,7 +177,6 @@ def run_loaded(
 
     `content`: the experiment's hash, if it is known already.
     """
-    from steer.drawing.figures.draw import are_drawn, draw_each, pictures
     from steer.experiments import one as experiment
 
     memory = engine.memory if engine else MEMORY
@@ -161,6 +186,13 @@ def run_loaded(
     LOG.debug("%s: %s", folder, "already known" if unchanged else "to be computed")
     if result is None:
         result = experiment.run_experiment(loaded, checkpoint, tell, engine, content)
+    return written(loaded, result, folder, unchanged, look)
+
+
+def written(loaded: Loaded, result: Result, folder: Path, unchanged: bool, look: Look = PLAIN) -> Outcome:
+    """A result in its folder, with its figures. `unchanged`: it was there already."""
+    from steer.drawing.figures.draw import are_drawn, draw_each, pictures
+
     worded = reworded(result.provenance, loaded.recipe)
     if not unchanged or result.provenance != worded:
         result.provenance = worded

@@ -13,18 +13,12 @@ from dataclasses import replace
 from importlib.metadata import version as installed
 from pathlib import Path
 
-from torch import Tensor
-
-from steer.anatomy.nodes import parse_site
 from steer.base.memory import MEMORY
 from steer.base.version import __version__
 from steer.engine.engine import Engine
-from steer.engine.session import Inputs, Session
-from steer.experiments.activations import axes_of, axis_names, in_order
-from steer.experiments.examples import Shown, examples_of
-from steer.experiments.places import Spread, cut_warning, place_tokens, place_warnings
-from steer.measures.collect import Collectors
-from steer.measures.setting import Setting
+from steer.engine.session import Inputs
+from steer.experiments.experiment import Experiment
+from steer.experiments.places import place_tokens
 from steer.models.subject import Subject
 from steer.plan.plan import Plan
 from steer.recipe.load import Loaded
@@ -32,7 +26,6 @@ from steer.recipe.schema import Recipe
 from steer.results.directions import direction_hash
 from steer.results.provenance import Provenance
 from steer.results.result import Result, content_hash
-from steer.results.rows import JOINT
 from steer.results.samples import sampled
 
 RESULT_REVISION = 4  # increase when a recipe's results may change: saved results are then computed again
@@ -46,55 +39,25 @@ def run_experiment(
 
     `content`: the experiment's hash, if it is known already.
     """
-    with loaded.placing():  # faults that only show in the data are reported at their place in the file, too
-        return _run(loaded, subject, tell, engine or Engine(subject.model), content)
+    started = time.perf_counter()
+    experiment = Experiment(loaded, subject, engine)
+    experiment.run_whole(tell)
+    return finished(experiment, started, content)
 
 
-def _run(loaded: Loaded, subject: Subject, tell: Tell, engine: Engine, content: str) -> Result:
-    started, recipe = time.perf_counter(), loaded.recipe
-    subject = subject.about(recipe.task) if recipe.task.source else subject
-    drafted = loaded.lower(subject.names)  # faulty names are reported before any example is read
-    shown = examples_of(recipe, subject, drafted.plan)
-    inputs, spread = shown.inputs, Spread(shown.inputs.examples, engine.layout)
-    lowered = loaded.lower(subject.names, spread.shortest)
-    subject.examine(inputs.examples)
-    setting = Setting(
-        subject, inputs.examples, recipe.measures, recipe.seed, shown.predicted,
-        place_warnings(lowered.plan, spread.longest, engine.layout),
-        _warning(recipe, drafted.plan, shown, spread), recipe.own_condition,
-    )  # fmt: skip
-    collectors = Collectors(setting, lowered.numbers, lowered.clean, lowered.unmoved, lowered.plan.marks)
-    sites = list(dict.fromkeys(site for name in recipe.tensors for site in subject.names.sites(name)))
-    saved: dict[str, list[tuple[list[int], Tensor]]] = {}
-    for found in Session(engine, lowered.plan, replace(inputs, stored=lowered.stored), tell):
-        condition = found.run.condition or ""
-        if found.written is not None:
-            collectors.add_written(found.batch, condition, found.written)
-            continue
-        collectors.add(found.batch, condition, found.values)
-        for site in sites:
-            saved.setdefault(f"{condition}/{site}", []).append((found.batch.rows, found.values[site].cpu()))
-    rows = collectors.rows()
-    details = [*collectors.details(), *place_tokens(lowered.plan, inputs.examples, engine.layout)]
-    along = {
-        name: axis_names(engine.layout, parse_site(name.rpartition("/")[2]), saved[name][0][1].ndim) for name in saved
-    }
-    axes = axes_of(subject, inputs.examples, engine.batches(inputs.examples), along) if saved else None
-    tensors = {name: in_order(parts, axes, name) for name, parts in saved.items() if axes}
+def finished(experiment: Experiment, started: float, content: str = "") -> Result:
+    """The result of an experiment whose runs are done. `started`: when, by `time.perf_counter`."""
+    loaded, subject, inputs = experiment.loaded, experiment.subject, experiment.inputs
+    plan, collectors = experiment.lowered.plan, experiment.collectors
+    with loaded.placing():
+        rows = collectors.rows()
+    details = [*collectors.details(), *place_tokens(plan, inputs.examples, experiment.engine.layout)]
+    tensors, axes = experiment.whole_tensors()
     provenance = describe(
-        loaded, subject, lowered.plan, inputs, content or experiment_hash(recipe, subject, loaded.folder)
+        loaded, subject, plan, inputs, content or experiment_hash(loaded.recipe, subject, loaded.folder)
     )
     provenance = replace(provenance, seconds=round(time.perf_counter() - started, 2))
     return Result(provenance, rows, tensors, details, axes=axes, samples=sampled(inputs.examples, collectors.tallies()))
-
-
-def _warning(recipe: Recipe, plan: Plan, shown: Shown, spread: Spread) -> str:
-    """What must be said about every number of an experiment."""
-    spans = [
-        name for name in (*recipe.places, *(measure.looked_at for measure in recipe.measures)) if isinstance(name, str)
-    ]
-    cut = cut_warning(spans, recipe.task, shown.inputs.examples)
-    return JOINT.join(filter(None, (shown.warning, spread.warning(plan), cut)))
 
 
 def describe(loaded: Loaded, subject: Subject, plan: Plan, inputs: Inputs, content: str) -> Provenance:

@@ -54,18 +54,27 @@ class AlignmentMeasure(Measure):
 
 
 class Alignments(Sums):
+    gathers = ("taken",)
+
     def __init__(self, setting: Setting, measure: AlignmentMeasure) -> None:
         self.setting, self.heads = setting, setting.heads(measure.heads)
-        self.alignments: dict[tuple[str, Node], Alignment] = {}
+        self.taken: dict[tuple[str, Node, int], Alignment] = {}  # (condition, head, batch)
 
     def add(self, batch: Batch, condition: str, values: Reading) -> None:
         for head in self.heads:
-            alignment = self.alignments.setdefault((condition, head), Alignment(len(self.setting.episodes)))
+            alignment = self.taken[condition, head, batch.number] = Alignment(len(self.setting.episodes))
             add_alignment(alignment, self.setting.model, self.setting.scoring, head, batch, values)
+
+    def joined(self) -> dict[tuple[str, Node], Alignment]:
+        """Over all batches."""
+        found: dict[tuple[str, Node], Alignment] = {}
+        for (condition, head, _), one in self.taken.items():
+            found.setdefault((condition, head), Alignment(one.episodes)).join(one)
+        return found
 
     def rows(self, weights: Floats) -> list[Row]:
         rows = []
-        for (condition, head), alignment in self.alignments.items():
+        for (condition, head), alignment in self.joined().items():
             for measure, against, tally in alignment.tallies():
                 unit: Unit = "share" if measure == ABOVE_NULL else "product"
                 tally.labels = Labels(condition, measure, str(head), against, unit=unit)
@@ -73,7 +82,7 @@ class Alignments(Sums):
         return rows
 
     def details(self) -> Sequence[Detail]:
-        return [one.histogram(condition, str(head)) for (condition, head), one in self.alignments.items()]
+        return [one.histogram(condition, str(head)) for (condition, head), one in self.joined().items()]
 
 
 def add_alignment(
@@ -117,6 +126,9 @@ class Alignment:
     def add(self, owners: NDArray[np.int64], own: Floats, other: Floats) -> None:
         """`owners`: the episode of each token (N); `own`: N; `other`: N, V - 1."""
         self._parts.append((owners, own, other))
+
+    def join(self, other: Alignment) -> None:
+        self._parts += other._parts
 
     @property
     def owners(self) -> NDArray[np.int64]:

@@ -54,10 +54,12 @@ class AnswerMeasure(Measure):
 
 
 class Answers(Counted):
+    gathers = ("book", "transcripts")
+
     def __init__(self, setting: Setting, measure: AnswerMeasure) -> None:
         super().__init__(setting)
         self.measure = measure
-        self.transcripts: list[Transcript] = []
+        self.transcripts: dict[tuple[str, int], Transcript] = {}  # (condition, episode)
 
     def add(self, batch: Batch, condition: str, values: Reading) -> None:
         if self.measure.decoding == "forced":
@@ -87,10 +89,10 @@ class Answers(Counted):
                 said = self.setting.vocabulary.decode_answer(written[place].tolist())
                 right, other = (self.setting.answers[name][row].answer for name in ("answer", "counterfactual"))
                 prompt = str(self.setting.episodes[row])
-                self.transcripts.append(Transcript(condition, prompt, said, right, other))
+                self.transcripts[condition, row] = Transcript(condition, prompt, said, right, other)
 
     def details(self) -> Sequence[Detail]:
-        return self.transcripts
+        return list(self.transcripts.values())
 
     def _put(self, batch: Batch, condition: str, values: Tensor, counted: Tensor) -> None:
         positions = 1 if self.measure.name == "exact-match" else self.positions + 1  # the end is a step too

@@ -35,7 +35,15 @@ class Arrived:
             return
         for number in measures:
             change = max((self._change(batch, values, site, number) for site in self.numbers[number]), default=0.0)
-            key = condition, number
+            self.merge({(condition, number): change})
+
+    def take(self) -> dict[tuple[str, int], float]:
+        """Hand out what was gathered, and begin again with nothing."""
+        found, self.largest = self.largest, {}
+        return found
+
+    def merge(self, changes: Mapping[tuple[str, int], float]) -> None:
+        for key, change in changes.items():
             self.largest[key] = max(self.largest.get(key, 0.0), change)
 
     def _change(self, batch: Batch, values: Reading, site: Site, number: int) -> float:

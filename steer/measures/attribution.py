@@ -85,16 +85,16 @@ class Attribution(Counted):
             self.positions = 1
         named = [node for text in measure.components for node in setting.names.nodes(text)]
         self.components = [str(node) for node in named if node in self.writers]
-        self.clean: dict[int, dict[Site, Tensor]] = {}  # batch -> what the norms took their scale from in the clean run
+        # Of the batch at hand, what the norms took their scale from in the clean run.
+        self.clean: tuple[int, dict[Site, Tensor]] = (-1, {})
 
     def add(self, batch: Batch, condition: str, values: Reading) -> None:
         target, layout = self.setting.target(batch, "answer"), self.setting.model.layout
         writes = {node: batch.at(ANSWER, values[layout.written(node)]) for node in self.writers}
-        if batch.number not in self.clean:  # the clean run comes first
-            self.clean[batch.number] = {site: batch.at(ANSWER, values[site]) for site in layout.scales}
-        clean = self.clean[batch.number]
+        if batch.number != self.clean[0]:  # the clean run comes first
+            self.clean = batch.number, {site: batch.at(ANSWER, values[site]) for site in layout.scales}
         held, counted = self._held_against(batch, target)
-        shares = logit_attribution(self.setting.model, writes, clean, target, held)
+        shares = logit_attribution(self.setting.model, writes, self.clean[1], target, held)
         for component in dict.fromkeys((*self.components, CONSTANT)):
             labels = Labels(condition, self.measure.name, component, self.measure.against, unit="logit")
             self.book.put(batch, self.positions, shares[component].double(), counted, False, labels)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from steer.anatomy.nodes import Site
 from steer.base.errors import keyed
 from steer.measures.arrived import Arrived
-from steer.measures.measure import Sums
+from steer.measures.measure import Gathered, Sums
 from steer.measures.setting import Setting
 from steer.results.details import Detail
 from steer.results.rows import Mark, Row
@@ -45,6 +45,19 @@ class Collectors:
         """Answers that the model wrote itself; a condition that cannot change them has no such run."""
         for sums in self.each:
             sums.add_written(batch, condition, written)
+
+    @property
+    def mergeable(self) -> bool:
+        return all(sums.gathers is not None for sums in self.each)
+
+    def take(self) -> tuple[list[Gathered], dict[tuple[str, int], float]]:
+        """Hand out what every measure has gathered, to be merged elsewhere, and begin again with nothing."""
+        return [sums.take() for sums in self.each], self.arrived.take()
+
+    def merge(self, gathered: Sequence[Gathered], arrived: Mapping[tuple[str, int], float]) -> None:
+        for sums, its in zip(self.each, gathered, strict=True):
+            sums.merge(its)
+        self.arrived.merge(arrived)
 
     def rows(self) -> list[Row]:
         weights = bootstrap_weights(len(self.setting.episodes), self.setting.seed)

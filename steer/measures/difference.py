@@ -14,7 +14,7 @@ from pydantic import Field
 from steer.anatomy.keyed import KeyedNames
 from steer.base.errors import Key
 from steer.measures.measure import Measure, Reads, Sums
-from steer.measures.rivals import RivalTokens, Steps
+from steer.measures.rivals import RivalTokens, Steps, answer_logits
 from steer.measures.setting import Counted, Setting
 from steer.results.rows import JOINT, Labels, Row
 from steer.tasks.task import ANSWER, Task
@@ -45,8 +45,7 @@ class DifferenceMeasure(Measure):
         return Differences(setting, self)
 
     def compared(self, setting: Setting, batch: Batch, value: Tensor) -> Tensor:
-        answers = batch.at(ANSWER, value)
-        return answers[:, :1] if self.steps == "first" else answers
+        return answer_logits(batch, value, self.steps)
 
 
 class Differences(Counted):

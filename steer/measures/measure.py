@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from steer.results.tally import Floats, Tally
 
 RowNames: TypeAlias = tuple[tuple[str, ...], ...]
+Gathered: TypeAlias = dict[str, dict[Any, Any]]  # by the name of a dictionary
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,14 @@ class Reads:
 
 
 class Sums(ABC):
-    """One measure in every condition. Rows are tidy numbers; details are what a figure needs beyond them."""
+    """One measure in every condition. Rows are tidy numbers; details are what a figure needs beyond them.
+
+    Parts of an experiment (some batches, some conditions) may be run apart, each with sums of its own, and be merged.
+    So what is gathered stands in dictionaries, each entry under its condition and batch: parts that share an entry have
+    it alike, and merging them counts it once.
+    """
+
+    gathers: ClassVar[tuple[str, ...] | None] = None  # its dictionaries; None: experiments with it are not cut
 
     @abstractmethod
     def add(self, batch: Batch, condition: str, values: Reading) -> None:
@@ -50,6 +58,18 @@ class Sums(ABC):
 
     @abstractmethod
     def rows(self, weights: Floats) -> list[Row]: ...
+
+    def take(self) -> Gathered:
+        """Hand out all that was gathered, to be merged elsewhere, and begin again with nothing."""
+        found = {name: dict(getattr(self, name)) for name in self.gathers or ()}
+        for name in found:
+            getattr(self, name).clear()
+        return found
+
+    def merge(self, gathered: Gathered) -> None:
+        """Add what other sums of the same measure have handed out."""
+        for name, found in gathered.items():
+            getattr(self, name).update(found)
 
     def details(self) -> Sequence[Detail]:
         return ()

@@ -43,13 +43,15 @@ class PatternMeasure(Measure):
 
 
 class Patterns(Sums):
+    gathers = ("patterns",)
+
     def __init__(self, setting: Setting, measure: PatternMeasure) -> None:
         count = len(setting.episodes)
         if measure.episode >= count:
             text = f"attention-pattern asks for episode {measure.episode} of {count}, from 0"
             raise KeyedError([(("episode",), text)])
         self.setting, self.heads, self.number = setting, setting.heads(measure.heads), measure.episode
-        self.patterns: list[Pattern] = []
+        self.patterns: dict[tuple[str, Node], Pattern] = {}  # (condition, head)
 
     def add(self, batch: Batch, condition: str, values: Reading) -> None:
         if self.number not in batch.rows:
@@ -61,17 +63,15 @@ class Patterns(Sums):
             rounded = tuple(tuple(round(w, 4) for w in line) for line in weights.tolist())
             roles = tuple(self.setting.names.plays(head))
             right = right_entries(self.setting.names, self.setting.task, head, episode, batch, row)
-            self.patterns.append(
-                Pattern(
-                    str(head), str(episode), episode.answer, queries, keys, rounded, condition, roles=roles, right=right
-                )
+            self.patterns[condition, head] = Pattern(
+                str(head), str(episode), episode.answer, queries, keys, rounded, condition, roles=roles, right=right
             )
 
     def rows(self, weights: Floats) -> list[Row]:
         return []
 
     def details(self) -> Sequence[Detail]:
-        return self.patterns
+        return list(self.patterns.values())
 
 
 def axis_tokens(

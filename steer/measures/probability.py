@@ -13,10 +13,10 @@ from pydantic import Field
 from steer.anatomy.keyed import KeyedNames
 from steer.base.errors import Key
 from steer.measures.measure import Measure, Reads, Sums
-from steer.measures.rivals import Steps
+from steer.measures.rivals import Steps, answer_logits
 from steer.measures.setting import Counted, Setting
 from steer.results.rows import Labels
-from steer.tasks.task import ANSWER, Task
+from steer.tasks.task import Task
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -44,8 +44,7 @@ class ProbabilityMeasure(Measure):
         return Probabilities(setting, self)
 
     def compared(self, setting: Setting, batch: Batch, value: Tensor) -> Tensor:
-        answers = batch.at(ANSWER, value)
-        return answers[:, :1] if self.steps == "first" else answers
+        return answer_logits(batch, value, self.steps)
 
 
 class Probabilities(Counted):
@@ -54,10 +53,8 @@ class Probabilities(Counted):
         self.measure = measure
 
     def add(self, batch: Batch, condition: str, values: Reading) -> None:
-        logits = batch.at(ANSWER, values[self.setting.model.layout.logits])  # B T V
-        target = self.setting.target(batch, self.measure.against)
-        if self.measure.steps == "first":
-            logits, target = logits[:, :1], target[:, :1]
+        logits = answer_logits(batch, values[self.setting.model.layout.logits], self.measure.steps)  # B T V
+        target = self.setting.target(batch, self.measure.against)[:, : logits.shape[1]]
         said = target != self.setting.model.pad
         chances = logits.double().log_softmax(-1).gather(-1, self.setting.known(target)[..., None])[..., 0]
         whole = (chances * said).sum(-1, keepdim=True).exp()

@@ -96,6 +96,8 @@ def of_prompt(layout: Layout, site: Site) -> bool:
 class Represented(Sums):
     """Activations at labelled tokens."""
 
+    gathers = ("taken",)
+
     def __init__(self, setting: Setting, measure: RSquaredMeasure) -> None:
         self.setting, self.measure = setting, measure
         self.site = setting.names.site(measure.site)
@@ -107,8 +109,8 @@ class Represented(Sums):
         if not any(self.places):
             text = f"r-squared of {self.site}: these episodes have no {measure.tokens} to label"
             raise KeyedError([(("tokens",), text)])
-        self.values: dict[str, list[Floats]] = {}
-        self.keys: dict[str, list[tuple[int, int]]] = {}  # (label, episode) of each point
+        # (condition, batch) -> activations; label and episode of each
+        self.taken: dict[tuple[str, int], tuple[Floats, list[tuple[int, int]]]] = {}
 
     def add(self, batch: Batch, condition: str, values: Reading) -> None:
         asked = self._asked(batch, values)
@@ -120,8 +122,12 @@ class Represented(Sums):
         whole = values[self.site]  # B T D
         rows, places = [n for n, _, _, _ in points], [place for _, _, place, _ in points]
         taken = whole[rows, batch.columns(self.sequence, rows, places)]
-        self.values.setdefault(condition, []).append(taken.double().cpu().numpy())
-        self.keys.setdefault(condition, []).extend((label, row) for _, row, _, label in points)
+        keys = [(label, row) for _, row, _, label in points]
+        self.taken[condition, batch.number] = taken.double().cpu().numpy(), keys
+
+    @property
+    def conditions(self) -> list[str]:
+        return list(dict.fromkeys(condition for condition, _ in self.taken))
 
     def _asked(self, batch: Batch, values: Reading) -> list[bool]:
         """The examples that count: all of them, or those that the authors' code looks at."""
@@ -136,13 +142,15 @@ class Represented(Sums):
 
     def points(self, condition: str) -> tuple[Floats, NDArray[np.int64], NDArray[np.int64]]:
         """Activations, labels and episodes, in the order of the episodes (batches come by length)."""
-        values, keys = np.concatenate(self.values[condition]), np.array(self.keys[condition])
+        parts = [part for (one, _), part in self.taken.items() if one == condition]
+        values = np.concatenate([activations for activations, _ in parts])
+        keys = np.array([key for _, its in parts for key in its])
         order = np.argsort(keys[:, 1], kind="stable")
         return values[order], keys[order, 0], keys[order, 1]
 
     def rows(self, weights: Floats) -> list[Row]:
         rows = []
-        for condition in self.values:
+        for condition in self.conditions:
             share = explained(*self.points(condition), self.setting.seed, evenly=self.right is not None)
             row = Row(
                 condition, self.measure.row_name, share.r2, share.low, share.high, share.points,
@@ -153,7 +161,7 @@ class Represented(Sums):
         return rows
 
     def details(self) -> Sequence[Detail]:
-        return [self._scatter(condition) for condition in self.values]
+        return [self._scatter(condition) for condition in self.conditions]
 
     def _scatter(self, condition: str) -> Scatter:
         values, labels, _ = self.points(condition)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from steer.base.errors import KeyedError
-from steer.tasks.task import Example, Task, Tokens, start_alike
+from steer.tasks.task import ANSWER, Example, Task, Tokens, start_alike
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -77,6 +77,12 @@ class RivalTokens:
                 there[number, step, : len(tokens)] = True
         device = self.setting.model.like.device
         return Rivals(ids.to(device), there.to(device))
+
+
+def answer_logits(batch: Batch, logits: Tensor, steps: Steps) -> Tensor:
+    """The logits that say the answer, or its first token: B T V."""
+    answers = batch.at(ANSWER, logits)
+    return answers[:, :1] if steps == "first" else answers
 
 
 def others_of(setting: Setting, against: str) -> Sequence[Sequence[Tokens]]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
 
 from steer.anatomy.nodes import Node
 from steer.measures.measure import Measure, Sums
@@ -59,16 +59,36 @@ class Setting:
         return list(dict.fromkeys(node for text in texts for node in self.names.heads(text)))
 
 
-class TallyBook:
-    """Tallies by their labels, made when they are first needed."""
+@dataclass(frozen=True)
+class Page:
+    """What the examples of one batch gave: rows of a tally."""
+
+    rows: list[int]
+    values: Floats  # B P
+    counted: Floats  # B P
+    positions: int  # of the whole tally
+    hits: bool
+
+
+class TallyBook(dict[tuple[Labels, int], Page]):
+    """Pages by labels and number of the batch: a page that is put in twice counts once."""
 
     def __init__(self, episodes: int) -> None:
+        super().__init__()
         self.episodes = episodes
-        self.tallies: dict[Labels, Tally] = {}
 
     def put(self, batch: Batch, positions: int, values: Tensor, counted: Tensor, hits: bool, labels: Labels) -> None:
-        tally = self.tallies.setdefault(labels, Tally(self.episodes, positions, hits, labels))
-        tally.put_tensors(batch.rows, values, counted)
+        """Extra positions are cut off."""
+        numbers, counts = values[:, :positions].cpu().numpy(), counted[:, :positions].double().cpu().numpy()
+        self[labels, batch.number] = Page(batch.rows, numbers, counts, positions, hits)
+
+    @property
+    def tallies(self) -> dict[Labels, Tally]:
+        found: dict[Labels, Tally] = {}
+        for (labels, _), page in self.items():
+            tally = found.setdefault(labels, Tally(self.episodes, page.positions, page.hits, labels))
+            tally.put(page.rows, page.values, page.counted)
+        return found
 
     def rows(self, weights: Floats) -> list[Row]:
         return [row for tally in self.tallies.values() for row in tally.table(weights)]
@@ -76,6 +96,8 @@ class TallyBook:
 
 class Counted(Sums):
     """A number for every episode and output position: rows from tallies."""
+
+    gathers: ClassVar[tuple[str, ...] | None] = ("book",)
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting

@@ -44,6 +44,8 @@ def _last(layout: Layout) -> tuple[Site, ...]:
 class VarianceShares(Sums):
     """For each example how many numbers there are at its first steps, and the sums of y, y², x, x² and xy over them."""
 
+    gathers = ("sums",)
+
     def __init__(self, setting: Setting, components: Sequence[Node]) -> None:
         self.setting, self.components = setting, components
         layout, gain = setting.model.layout, setting.model.readout.gain
@@ -51,22 +53,30 @@ class VarianceShares(Sums):
             text = "a share of variance needs a model whose logits are read behind a single norm"
             raise KeyedError([(("definition",), text)])
         self.gain: Tensor = gain
-        self.sums: dict[str, Floats] = {}  # condition -> examples, components, 6
+        self.sums: dict[tuple[str, int], tuple[list[int], Floats]] = {}  # (condition, batch) -> rows; B, components, 6
 
     def add(self, batch: Batch, condition: str, values: Reading) -> None:
-        layout, shape = self.setting.model.layout, (len(self.setting.episodes), len(self.components), 6)
-        table = self.sums.setdefault(condition, np.zeros(shape))
+        layout, table = self.setting.model.layout, np.zeros((len(batch.rows), len(self.components), 6))
         said = self.setting.target(batch, "answer")[:, :STEPS] != self.setting.model.pad  # B 2
         stream, output = (batch.at(ANSWER, values[site])[:, :STEPS] for site in _last(layout))
         scale = self.gain / stream.std(-1, unbiased=False, keepdim=True)
         for number, node in enumerate(self.components):
             written = batch.at(ANSWER, values[layout.written(node)])[:, :STEPS]
-            table[batch.rows, number] = moments(written * scale, output, said)
+            table[:, number] = moments(written * scale, output, said)
+        self.sums[condition, batch.number] = batch.rows, table
+
+    def tables(self) -> dict[str, Floats]:
+        """Condition -> examples, components, 6."""
+        found: dict[str, Floats] = {}
+        for (condition, _), (rows, table) in self.sums.items():
+            whole = found.setdefault(condition, np.zeros((len(self.setting.episodes), *table.shape[1:])))
+            whole[rows] = table
+        return found
 
     def rows(self, weights: Floats) -> list[Row]:
         return [
             self._row(condition, str(node), table[:, number], weights)
-            for condition, table in self.sums.items()
+            for condition, table in self.tables().items()
             for number, node in enumerate(self.components)
         ]
 

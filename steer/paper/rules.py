@@ -84,10 +84,15 @@ def alignment(result: Result, roles: Roles) -> Finding:
 
 
 def main_source(role: str) -> Rule:
-    """Which head, kept alone, keeps most of the Output Head's attention accuracy?"""
+    """Which head, kept alone, keeps most of the Output Head's attention accuracy?
+
+    The paper names heads that work alike together ("together with the similarly functioning Enc-self-0.7"), so a role
+    is not set against itself: its lead against the heads outside the role.
+    """
 
     @ruled(
-        "kept alone it keeps more than each other head does and than everything ablated leaves, beyond the intervals"
+        "kept alone it keeps more than each head outside its role does and than everything ablated leaves, beyond the "
+        "intervals; a head of the same role that keeps more is named"
     )
     def decide(result: Result, roles: Roles) -> Finding:
         wanted, rows = lead(roles, role), _sweep(result)
@@ -96,12 +101,14 @@ def main_source(role: str) -> Rule:
             here = f"nothing ablated {share(nothing)}, everything ablated {share(everything)}"
             return Finding(here, f"{DIFFERS}: ablating every source costs nothing, so no source is needed", everything)
         mine = _row(rows, wanted)
-        others = [row for row in rows if not _is_mlp(row.condition) and row is not mine]
+        alike = [row for row in rows if row.condition in roles[role][1:]]
+        others = [row for row in rows if not _is_mlp(row.condition) and row is not mine and row not in alike]
         best = max(others, key=_value, default=everything)
         here = f"{wanted} {share(mine)}, {best.condition} {share(best)}; nothing ablated {share(nothing)}"
         here += f", everything ablated {share(everything)}"
         more = [row for row in rows if _is_mlp(row.condition) and row.value > max(mine.value, best.value)]
         here += "".join(f"; {row.condition} {share(row)}, not swept in the paper" for row in more)
+        here += "".join(f"; {row.condition} {share(row)}, of the same role" for row in alike if row.value > mine.value)
         return Finding(here, _compared(wanted, mine, best, everything), mine)
 
     return decide

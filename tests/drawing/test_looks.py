@@ -60,3 +60,13 @@ def test_no_word_stands_alone_in_a_titles_last_line():
     lines = draw_bars(result([row("a", 0.5)], description=text)).get_suptitle().split("\n")[:2]
     assert " ".join(lines) == text
     assert min(map(len, lines)) > 0.6 * max(map(len, lines))
+
+
+@pytest.mark.parametrize("word", ["WORD ", "word ", "W" * 300, "ill "])
+def test_a_title_of_wide_letters_stays_within_the_figure(word: str):
+    figure = draw_bars(result([row("a", 0.5)], description=word * 60))
+    figure.draw_without_rendering()
+    (shown,) = [text for text in figure.texts if "episodes" in text.get_text()]
+    drawn = shown.get_window_extent()
+    assert 0 <= drawn.x0 < drawn.x1 <= figure.bbox.width
+    assert len(shown.get_text().splitlines()[0]) > 20  # and the room is used

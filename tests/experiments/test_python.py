@@ -20,7 +20,7 @@ VERBS = {name: name for name in COMMANDS} | {"eval": "evaluate", "import": "impo
 SPOKEN = {"json", "quiet", "help", "positions", "everything", "jobs", "recipes", "changes", "files"}  # how it is said
 OTHERWISE = {  # one command is two functions, or takes several checkpoints at once
     ("attend", "head"), ("attribute", "head"), ("attribute", "prompt"), ("attribute", "episode"),
-    ("discover", "checkpoint"),
+    ("discover", "checkpoint"), ("run", "workers"), ("run", "on"),
 }  # fmt: skip
 FEW = {"episodes.count": 6}
 CLEAN = {"kind": "clean", "episodes": {"count": 6}, "measures": [{"name": "exact-match"}]}
@@ -130,7 +130,7 @@ FAULTS = [
     (lambda: steer.compare("nowhere", "there"), "there is no file or folder"),
     (lambda: steer.episodes(split="tset"), "did you mean test"),
     (lambda: steer.episodes(task="authers"), "did you mean authors"),
-    (lambda: steer.cp("swap"), "did you mean swap_index"),
+    (lambda: steer.cp("swap_indx"), "did you mean swap_index"),
     (lambda: steer.migrate("nowhere"), "there is no file"),
     (lambda: steer.renumber("new", "sed1"), "did you mean seed1"),
     (lambda: steer.import_weights("nowhere.safetensors", "new"), "give --heads"),

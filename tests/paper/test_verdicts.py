@@ -44,9 +44,18 @@ def test_the_main_source_keeps_most_and_more_than_nothing(rows: list[Row], told:
     assert verdict(claims.main_source("primitive-pairing"), *rows) == told
 
 
+def test_a_role_is_not_set_against_itself():
+    """A second head of the role may keep more, and is named; a head outside it may not."""
+    alike = ROLES["primitive-pairing"][1]
+    told = judged(claims.main_source("primitive-pairing"), *heads({MINE: 0.6, alike: 0.8, OTHER: 0.3}))
+    assert told.verdict == AS
+    assert f"{alike} 80.0% (79.0% to 81.0%), of the same role" in told.here
+    assert verdict(claims.main_source("primitive-pairing"), *heads({MINE: 0.6, alike: 0.8, OTHER: 0.7})) == DIFFERS
+
+
 def test_the_lead_of_a_role_is_meant():
     second = "enc-self-1.4"  # plays the role as well
-    assert verdict(claims.main_source("primitive-pairing"), *heads({MINE: 0.3, second: 0.8})) == DIFFERS
+    assert verdict(claims.main_source("primitive-pairing"), *heads({MINE: 0.3, second: 0.8, OTHER: 0.5})) == DIFFERS
 
 
 NEEDED = claims.needed_sources(("primitive-retrieval", "function-retrieval"))

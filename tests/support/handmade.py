@@ -19,9 +19,11 @@ from tokens import COLOUR_IDS, EOS_ID, ID
 from torch import Tensor
 
 from steer.base.dice import Dice
+from steer.discover.search import discover
 from steer.models.checkpoint import Checkpoint, Record
 from steer.models.plain.config import ModelConfig
 from steer.models.plain.transformer import Transformer
+from steer.results.circuit import Circuit
 from steer.tasks.compositional.episode import Episode
 from steer.tasks.compositional.grammar import Grammar, draw
 from steer.tasks.compositional.vocabulary import BAR, TOKENS
@@ -138,3 +140,9 @@ def two_outputs(first: float, second: float) -> Checkpoint:
         for slot in range(6):
             block.W_O.weight[ANSWER + slot, 32 * head + slot] = force
     return checkpoint(model)
+
+
+def found_in(made: Checkpoint, primitives: tuple[int, int]) -> Circuit:
+    """Its circuit, searched on one set of episodes and checked on another."""
+    searched, judged = episodes(60, primitives, seed=1), episodes(60, primitives, seed=2)
+    return discover(made, searched, judged, 60)

@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LinearSegmentedColormap, to_hex
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
 
 from steer.base.files import write_atomically
 from steer.drawing.look import PLAIN, Look
@@ -25,6 +26,7 @@ from steer.tasks.task import Task
 COLUMN = 3.4  # inches: one column of a two-column paper
 WIDEST, TALLEST = 40, 150  # inches: enough for a sheet of every head, and small enough for memory
 LINES, LINE = 4, 0.13  # of a title, at most; and the height of one in inches
+SMALL, MARGIN = 7, 0.02  # a title's letters; what is left free beside it, as a share of the width
 INK, ACCENT, STRICT, MUTED, RIGHT = (
     "#222222",
     "#0173b2",
@@ -110,17 +112,31 @@ def new_figure(width: float, height: float) -> Figure:
 def title(figure: Figure, result: Result, where: str = "") -> None:
     """What is shown, on which checkpoint and how many episodes (or on what `where` says)."""
     origin = result.provenance
-    width = int(19 * figure.get_figwidth())  # letters of this size in a line
-    text = _lines(origin.description or origin.name, width)
+    text = _fitting(figure, origin.description or origin.name)
     where = where or f"{origin.examples:,} episodes, 95 % intervals"
     below = [f"{origin.checkpoint.name}, {where}", *filter(None, (origin.checkpoint.numbering,))]
     changes = [change for change in origin.changes if not change.startswith(SEEN)]
     below += [f"changed: {', '.join(changes)}"] if changes else []
     below += dict.fromkeys(f"Warning: {row.warning}" for row in result.rows if row.warning)
-    lines = "\n".join(_lines(line, width) for line in below)
+    lines = "\n".join(_fitting(figure, line) for line in below)
     more = f"{text}{lines}".count("\n")  # than the two lines that every figure has room for
     figure.set_figheight(figure.get_figheight() + LINE * more)
-    figure.suptitle(f"{text}\n{lines}", fontsize=7, x=0.02, ha="left")
+    figure.suptitle(f"{text}\n{lines}", fontsize=SMALL, x=MARGIN, ha="left")
+
+
+def _fitting(figure: Figure, text: str) -> str:
+    """In lines that stay within the figure: a line of wide letters holds fewer of them."""
+    letters = int(19 * figure.get_figwidth())
+    lines, room = _lines(text, letters), (1 - 2 * MARGIN) * figure.bbox.width
+    while letters > 1 and (widest := max(_pixels(figure, line) for line in lines.splitlines() or [""])) > room:
+        letters = max(int(letters * room / widest), 1)
+        lines = _lines(text, letters)
+    return lines
+
+
+def _pixels(figure: Figure, line: str) -> float:
+    renderer = figure.canvas.get_renderer()  # type: ignore[attr-defined]
+    return renderer.get_text_width_height_descent(line, FontProperties(size=SMALL), False)[0]
 
 
 def _lines(text: str, width: int) -> str:

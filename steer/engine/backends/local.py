@@ -25,8 +25,19 @@ Change = Callable[
 class Local:
     """Passes on this machine: the module's own steps, wrapped by nnsight."""
 
+    whole = False  # a pass may start midway
+
     def __init__(self, module: Any) -> None:
         self.module = module
+
+    def reaches(self, hook: str) -> bool:
+        """Are the values of a hook to be had where the passes run?"""
+        return True
+
+    def change(self, worlds: Any, edit: Any) -> Change:
+        """An edit as a pass takes it."""
+        made: Change = worlds.change(edit)
+        return made
 
     @cached_property
     def traced(self) -> Any:

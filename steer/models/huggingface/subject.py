@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from typing_extensions import Self
+
 from steer.anatomy.names import Names
 from steer.models.huggingface.doctor import check_quickly
 from steer.models.huggingface.model import HuggingFaceModel
@@ -27,7 +29,7 @@ class HuggingFaceSubject:
     def scoring(self) -> Scoring:
         return Scoring(self.task, self.model.frame.vocabulary, self.model.like.device)
 
-    def about(self, task: Task) -> HuggingFaceSubject:
+    def about(self, task: Task) -> Self:
         return replace(self, task=task)
 
     def examine(self, examples: Sequence[Example]) -> None:

@@ -14,31 +14,33 @@ from steer.recipe.lowering import Lowering
 from steer.recipe.schema import EVERYTHING, OnScale
 
 
-class KeepOnlyOne(OnScale):
+class OneSource(OnScale):
+    """A sweep over the direct sources of a target."""
+
+    goes_from_site_to_site: ClassVar[bool] = True
+    keep: ClassVar[bool]  # the one source, or all others
+    target: Annotated[Ports, Field(description="a head's q, k or v")]
+    sources: Annotated[Nodes, Field(description="heads, MLPs, embeddings; globs allowed")]
+
+    def runs(self, lowering: Lowering) -> list[Run]:
+        return one_at_a_time(self, lowering, self.keep)
+
+
+class KeepOnlyOne(OneSource):
     """All direct sources of the target are ablated but one: is that one sufficient?"""
 
-    goes_from_site_to_site: ClassVar[bool] = True
+    keep: ClassVar[bool] = True
     kind: Literal["keep-only-one"]
-    target: Annotated[Ports, Field(description="a head's q, k or v")]
-    sources: Annotated[Nodes, Field(description="heads, MLPs, embeddings; globs allowed")]
-
-    def runs(self, lowering: Lowering) -> list[Run]:
-        return one_at_a_time(self, lowering, keep=True)
 
 
-class AblateOnlyOne(OnScale):
+class AblateOnlyOne(OneSource):
     """One direct source of the target is ablated: is it necessary?"""
 
-    goes_from_site_to_site: ClassVar[bool] = True
+    keep: ClassVar[bool] = False
     kind: Literal["ablate-only-one"]
-    target: Annotated[Ports, Field(description="a head's q, k or v")]
-    sources: Annotated[Nodes, Field(description="heads, MLPs, embeddings; globs allowed")]
-
-    def runs(self, lowering: Lowering) -> list[Run]:
-        return one_at_a_time(self, lowering, keep=False)
 
 
-def one_at_a_time(recipe: KeepOnlyOne | AblateOnlyOne, lowering: Lowering, keep: bool) -> list[Run]:
+def one_at_a_time(recipe: OneSource, lowering: Lowering, keep: bool) -> list[Run]:
     names = lowering.names
     named = names.ports(("target",), recipe.target)
     names.wanted(("target",), named)

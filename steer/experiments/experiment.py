@@ -1,0 +1,185 @@
+"""A recipe on a checkpoint, ready to run: as a whole, or in parts whose sums are merged.
+
+recipe -> plan (`recipe/lower`) -> runs (`engine/session`) -> sums (`measures/collect`)
+
+A plan that needs means has two stages: the sums behind its means are merged over all shards before a part begins.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from steer.anatomy.nodes import parse_site
+from steer.engine.ablation import Means
+from steer.engine.engine import Engine
+from steer.engine.schedule import Schedule
+from steer.engine.session import Session, reference_batches, schedule_of
+from steer.experiments.activations import axes_of, axis_names, in_order
+from steer.experiments.examples import Shown, examples_of
+from steer.experiments.places import Spread, cut_warning, place_warnings
+from steer.measures.collect import Collectors
+from steer.measures.measure import Gathered
+from steer.measures.setting import Setting
+from steer.models.protocol import Batch
+from steer.models.subject import Subject
+from steer.plan.cut import ENOUGH, Cut, Part, Shard, cut, groups_of
+from steer.plan.plan import CLEAN, REFERENCE, Plan
+from steer.recipe.load import Loaded
+from steer.recipe.schema import Recipe
+from steer.results.labelled import Axes
+from steer.results.rows import JOINT
+
+CPU = torch.device("cpu")
+Tell = Callable[[float], None]
+Saved: TypeAlias = dict[tuple[str, int], tuple[list[int], Tensor]]  # (condition/site, batch) -> rows and values
+Averages: TypeAlias = tuple[Means, Means]  # over the experiment's own examples, and over its reference
+
+
+@dataclass(frozen=True)
+class Gathering:
+    """What some runs on some batches gave."""
+
+    measures: list[Gathered]
+    arrived: dict[tuple[str, int], float]
+    tensors: Saved
+
+
+class Experiment:
+    """A recipe on a checkpoint, ready to run: as a whole, or in parts whose sums are merged."""
+
+    def __init__(self, loaded: Loaded, subject: Subject, engine: Engine | None = None) -> None:
+        self.loaded, self.engine = loaded, engine or Engine(subject.model)
+        with loaded.placing():  # faults that only show in the data are reported at their place in the file, too
+            self._prepare(subject)
+
+    def _prepare(self, subject: Subject) -> None:
+        recipe, layout = self.loaded.recipe, self.engine.layout
+        self.subject = subject = subject.about(recipe.task) if recipe.task.source else subject
+        drafted = self.loaded.lower(subject.names)  # faulty names are reported before any example is read
+        shown = examples_of(recipe, subject, drafted.plan)
+        examples, spread = shown.inputs.examples, Spread(shown.inputs.examples, layout)
+        self.lowered = lowered = self.loaded.lower(subject.names, spread.shortest)
+        self.inputs = replace(shown.inputs, stored=lowered.stored)
+        subject.examine(examples)
+        setting = Setting(
+            subject, examples, recipe.measures, recipe.seed, shown.predicted,
+            place_warnings(lowered.plan, spread.longest, layout),
+            _warning(recipe, drafted.plan, shown, spread), recipe.own_condition,
+        )  # fmt: skip
+        self.collectors = Collectors(setting, lowered.numbers, lowered.clean, lowered.unmoved, lowered.plan.marks)
+        self.sites = list(dict.fromkeys(site for name in recipe.tensors for site in subject.names.sites(name)))
+        self.tensors: Saved = {}
+
+    # As a whole.
+
+    def run_whole(self, tell: Tell = lambda done: None) -> None:
+        with self.loaded.placing():
+            self._run(Session(self.engine, self.lowered.plan, self.inputs, tell))
+
+    def _run(self, session: Session) -> None:
+        for found in session:
+            condition, batch = found.run.condition or "", found.batch
+            if found.written is not None:
+                self.collectors.add_written(batch, condition, found.written)
+                continue
+            self.collectors.add(batch, condition, found.values)
+            for site in self.sites:
+                self.tensors[f"{condition}/{site}", batch.number] = batch.rows, found.values[site].cpu()
+
+    # In parts.
+
+    @cached_property
+    def groups(self) -> list[Plan]:
+        return groups_of(self.lowered.plan)
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        return schedule_of(self.engine, self.lowered.plan)
+
+    @property
+    def batches(self) -> list[Batch]:
+        return self.engine.batches(self.inputs.examples, self.inputs.size)
+
+    @property
+    def reference(self) -> list[Batch]:
+        """That other means are over; none where the plan needs none."""
+        wanted = self.schedule.of(REFERENCE, mean=True)
+        return reference_batches(self.engine, self.lowered.plan, self.inputs) if wanted else []
+
+    def cut(self) -> Cut:
+        averages = any(need.mean for need in self.schedule.needs)
+        whole = not self.collectors.mergeable
+        groups = self.groups if not whole else [self.lowered.plan]
+        return cut(groups, len(self.batches), len(self.reference), averages, sys.maxsize if whole else ENOUGH)
+
+    @torch.no_grad()
+    def average(self, own: Shard, others: Shard) -> Averages:
+        """The sums behind the plan's means, over a shard of its own batches and one of its reference."""
+        worlds = ((CLEAN, self.batches, own), (REFERENCE, self.reference, others))
+        found = tuple(
+            self.engine.means(self.schedule.of(world, mean=True), [batches[n] for n in shard]) if shard else Means()
+            for world, batches, shard in worlds
+        )
+        return found[0].to(CPU), found[1].to(CPU)
+
+    def gather(self, part: Part, averages: Averages | None = None) -> Gathering:
+        """Run a part and hand out what it gave. `averages`: merged over all shards, where the plan needs means."""
+        self.take()  # of a part that failed midway
+        if averages is not None:
+            self.engine.adopt(self.batches, averages[0])
+            self.engine.adopt(self.reference, averages[1])
+        with self.loaded.placing():
+            self._run(Session(self.engine, self.groups[part.group], self.inputs, numbers=part.shard))
+        return self.take()
+
+    def take(self) -> Gathering:
+        tensors, self.tensors = self.tensors, {}
+        return Gathering(*self.collectors.take(), tensors)
+
+    def merge(self, gatherings: Iterable[Gathering]) -> None:
+        """In the order of the parts, each once."""
+        self.take()
+        for one in gatherings:
+            self.collectors.merge(one.measures, one.arrived)
+            self.tensors |= one.tensors
+
+    # When all runs are done.
+
+    def whole_tensors(self) -> tuple[dict[str, Tensor], Axes | None]:
+        if not self.tensors:
+            return {}, None
+        saved: dict[str, list[tuple[list[int], Tensor]]] = {}
+        for (name, _), part in self.tensors.items():
+            saved.setdefault(name, []).append(part)
+        layout = self.engine.layout
+        along = {
+            name: axis_names(layout, parse_site(name.rpartition("/")[2]), parts[0][1].ndim)
+            for name, parts in saved.items()
+        }
+        axes = axes_of(self.subject, self.inputs.examples, self.batches, along)
+        return {name: in_order(parts, axes, name) for name, parts in saved.items()}, axes
+
+
+def merged(averages: Iterable[Averages]) -> Averages:
+    """The sums of all shards."""
+    whole = Means(), Means()
+    for pair in averages:
+        for mine, theirs in zip(whole, pair, strict=True):
+            mine.merge(theirs)
+    return whole
+
+
+def _warning(recipe: Recipe, plan: Plan, shown: Shown, spread: Spread) -> str:
+    """What must be said about every number of an experiment."""
+    spans = [
+        name for name in (*recipe.places, *(measure.looked_at for measure in recipe.measures)) if isinstance(name, str)
+    ]
+    cut = cut_warning(spans, recipe.task, shown.inputs.examples)
+    return JOINT.join(filter(None, (shown.warning, spread.warning(plan), cut)))

@@ -1,0 +1,285 @@
+"""What a worker is asked to do, and how it does it. Nothing here knows who sends the work.
+
+A recipe travels by value, its model by path (which weights a worker finds there is compared with what the first one
+found), or as a parcel of files where the path is not shared. A worker keeps a model and the experiments on it until
+others need the memory, so a checkpoint is loaded once. Names are relative to the folder that the command was given in.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import tempfile
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from pathlib import Path
+from threading import RLock
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from steer.base.errors import Fault, SteerError
+from steer.base.files import is_there, write_atomically
+from steer.base.log import BUG, LOG, follow_debugging, is_debugging, traceback_of
+from steer.base.memory import MEMORY
+from steer.base.version import __version__
+from steer.base.yaml import Document
+from steer.plan.cut import Cut, Part, Shard
+from steer.recipe.load import Loaded
+from steer.recipe.tasked import schema_for
+from steer.results.result import Result
+
+if TYPE_CHECKING:
+    from steer.engine.engine import Engine
+    from steer.experiments.experiment import Averages, Experiment, Gathering
+    from steer.models.subject import Subject
+
+Parcel = dict[str, bytes]  # the files of a model's folder by name
+Made = TypeVar("Made")
+MOST_EXPERIMENTS = 4  # that a worker keeps ready
+LARGEST_PARCEL = 2_000_000_000  # bytes
+
+
+@dataclass(frozen=True)
+class Order:
+    """One recipe, as it travels."""
+
+    name: str
+    document: Document
+    changes: tuple[str, ...] = ()
+    device: str = "cpu"
+    dtype: str = "float32"
+    memory: int = MEMORY
+    known: frozenset[str] = frozenset()  # hashes of saved results: they are not computed again
+    home: str = field(default_factory=os.getcwd)  # that names of files are relative to
+    in_folder: bool = False  # the model is a folder of somebody's own: it may have to be sent
+    version: str = __version__
+
+    @property
+    def checkpoint(self) -> str:
+        return str(self.document.data["checkpoint"])
+
+    @property
+    def model_folder(self) -> Path | None:
+        """Where the model is, if it is a folder of somebody's own."""
+        place = Path(self.home) / self.checkpoint.rpartition(":")[2]
+        return place if is_there(place) and place.is_dir() else None
+
+    @property
+    def key(self) -> str:
+        words = (self.name, self.document.data, self.changes, self.device, self.dtype, self.memory, self.home)
+        return sha256(repr(words).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Begun:
+    """What is known of an experiment once it was looked at: its hash, and the parts that it is cut into; or, where one
+    part is all there is, its result; or that the result is known."""
+
+    content: str
+    weights: str  # which weights were found
+    cut: Cut | None = None
+    result: Result | None = None
+
+
+class AbsentError(Exception):
+    """The model's folder is not where the worker looks: it must be sent."""
+
+
+class PoisonedError(Exception):
+    """A recipe that cannot be run, wherever: faults and traceback as text, because not every error travels."""
+
+    def __init__(self, faults: tuple[Fault, ...], traceback: str = "") -> None:
+        super().__init__(faults, traceback)
+        self.faults, self.traceback = faults, traceback
+
+
+def order_of(loaded: Loaded, **how: Any) -> Order:
+    """A loaded recipe as it travels: as it stands in its document, with the checkpoint that it means."""
+    data = dict(loaded.document.data) | {"checkpoint": loaded.recipe.checkpoint}
+    order = Order(loaded.name, replace(loaded.document, data=data), loaded.changes, **how)
+    return replace(order, in_folder=order.model_folder is not None)
+
+
+def parcel_of(folder: Path) -> Parcel:
+    files = [path for path in sorted(folder.iterdir()) if path.is_file()]
+    size = sum(path.stat().st_size for path in files)
+    if size > LARGEST_PARCEL:
+        text = f"{size / 1e9:.1f} GB are too much to send to workers: put it on a path that they share"
+        raise SteerError(f"{folder}: {text}")
+    return {path.name: path.read_bytes() for path in files}
+
+
+# On a worker.
+
+BUSY = RLock()  # one experiment at a time in a process: torch has its own threads
+SUBJECTS: OrderedDict[tuple[Any, ...], tuple[Subject, Engine]] = OrderedDict()
+EXPERIMENTS: OrderedDict[str, tuple[Experiment, str]] = OrderedDict()
+UNPACKED: dict[str, tempfile.TemporaryDirectory[str]] = {}  # by the parcel's content; gone when the process ends
+
+
+def begin(order: Order, parcel: Parcel | None = None) -> Begun:
+    """Look at an experiment, and run it at once if it is a single part."""
+    return guarded(order, lambda: _begin(order, parcel))
+
+
+def average(order: Order, begun: Begun, shards: tuple[Shard, Shard], parcel: Parcel | None = None) -> Averages:
+    return guarded(order, lambda: ready(order, parcel, begun.weights).average(*shards))
+
+
+def merge_averages(averages: Sequence[Averages]) -> Averages:
+    from steer.experiments.experiment import merged
+
+    return merged(averages)
+
+
+def gather(
+    order: Order, begun: Begun, part: Part, averages: Averages | None, parcel: Parcel | None = None
+) -> Gathering:
+    return guarded(order, lambda: ready(order, parcel, begun.weights).gather(part, averages))
+
+
+def finish(
+    order: Order, begun: Begun, gatherings: Sequence[Gathering], seconds: float, parcel: Parcel | None = None
+) -> Result:
+    """The result from what all parts gave. `seconds`: that have gone by since the experiment began."""
+    return guarded(order, lambda: _finish(order, begun, gatherings, seconds, parcel))
+
+
+def guarded(order: Order, work: Callable[[], Made]) -> Made:
+    """The work with what can go wrong made fit to travel."""
+    with BUSY, at_home(order.home):
+        follow_debugging()
+        try:
+            if order.version != __version__:
+                raise SteerError(f"the worker on {platform.node()} runs steer {__version__}, not {order.version}")
+            return work()
+        except AbsentError:
+            raise
+        except SteerError as error:
+            raise PoisonedError(error.faults, traceback_of(error) if is_debugging() else "") from None
+        except Exception as error:
+            fault = Fault("", (), f"{type(error).__name__}: {error} ({BUG})")
+            raise PoisonedError((fault,), traceback_of(error)) from None
+
+
+@contextmanager
+def at_home(home: str) -> Iterator[None]:
+    """In the folder that the command was given in, where the worker has such a folder."""
+    before = Path.cwd()
+    if is_there(home):
+        os.chdir(home)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+def _begin(order: Order, parcel: Parcel | None) -> Begun:
+    from steer.experiments.one import finished
+
+    started = time.perf_counter()
+    loaded, subject, _ = prepared(order, parcel)
+    content, weights = content_of(order, loaded, subject), subject.weights.identity
+    if content in order.known:
+        return Begun(content, weights)
+    experiment = ready(order, parcel, weights)
+    cut = experiment.cut()
+    if len(cut.parts) > 1:
+        return Begun(content, weights, cut)
+    experiment.take()
+    experiment.run_whole()
+    return Begun(content, weights, result=_named(order, finished(experiment, started, content)))
+
+
+def _finish(
+    order: Order, begun: Begun, gatherings: Sequence[Gathering], seconds: float, parcel: Parcel | None
+) -> Result:
+    from steer.experiments.one import finished
+
+    started = time.perf_counter() - seconds
+    experiment = ready(order, parcel, begun.weights)
+    experiment.merge(gatherings)
+    result = _named(order, finished(experiment, started, begun.content))
+    experiment.take()
+    return result
+
+
+def _named(order: Order, result: Result) -> Result:
+    """With the checkpoint's name as it was given, wherever its files were unpacked."""
+    weights = result.provenance.checkpoint
+    if weights.name not in (Path(order.checkpoint).name, order.checkpoint):
+        name = order.checkpoint.rpartition(":")[2]
+        result.provenance = replace(result.provenance, checkpoint=replace(weights, name=name))
+    return result
+
+
+def content_of(order: Order, loaded: Loaded, subject: Subject) -> str:
+    from steer.experiments.one import experiment_hash
+
+    return experiment_hash(loaded.recipe, subject, loaded.folder, order.memory)
+
+
+def ready(order: Order, parcel: Parcel | None, weights: str) -> Experiment:
+    """The experiment, made once; `weights`: those that it must be on."""
+    from steer.experiments.experiment import Experiment
+
+    if order.key not in EXPERIMENTS:
+        loaded, subject, engine = prepared(order, parcel)
+        EXPERIMENTS[order.key] = Experiment(loaded, subject, engine), subject.weights.identity
+    EXPERIMENTS.move_to_end(order.key)
+    while len(EXPERIMENTS) > MOST_EXPERIMENTS:
+        EXPERIMENTS.popitem(last=False)
+    experiment, found = EXPERIMENTS[order.key]
+    if found != weights:
+        raise SteerError(f"{order.checkpoint}: on {platform.node()} it has other weights than on another worker")
+    return experiment
+
+
+def prepared(order: Order, parcel: Parcel | None) -> tuple[Loaded, Subject, Engine]:
+    """The recipe and its model."""
+    local = order if parcel is None else replace(order, document=_unpacked(order, parcel), in_folder=False)
+    loaded = Loaded(local.name, schema_for(local.document).check(local.document), local.document, local.changes)
+    return loaded, *model_for(local, loaded)
+
+
+def model_for(order: Order, loaded: Loaded) -> tuple[Subject, Engine]:
+    """A model ready to run; the same one for all recipes on it, until its files change or others need the memory."""
+    from steer.engine.engine import Engine
+    from steer.experiments.given import subject_for
+
+    if order.in_folder and order.model_folder is None:
+        raise AbsentError(order.checkpoint)
+    key = (order.checkpoint, order.home, order.device, order.dtype, order.memory, *_stamps(order.model_folder))
+    if key not in SUBJECTS:
+        LOG.debug("%s is loaded by process %d", order.checkpoint, os.getpid())
+        subject = subject_for(loaded, None, order.device, order.dtype)
+        SUBJECTS[key] = subject, Engine(subject.model, order.memory // 4, order.memory)
+        while len(SUBJECTS) > 1 and sum(_size(one) for one, _ in SUBJECTS.values()) > order.memory:
+            SUBJECTS.popitem(last=False)
+    SUBJECTS.move_to_end(key)
+    return SUBJECTS[key]
+
+
+def _stamps(folder: Path | None) -> list[tuple[str, int, int]]:
+    files = sorted(folder.iterdir()) if folder is not None else []
+    return [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files if path.is_file()]
+
+
+def _size(subject: Subject) -> int:
+    return sum(weight.nbytes for weight in subject.model.module.parameters())
+
+
+def _unpacked(order: Order, parcel: Parcel) -> Document:
+    """The recipe with the model's folder as this process has it, written when it first comes."""
+    content = sha256(b"".join(name.encode() + sha256(data).digest() for name, data in parcel.items())).hexdigest()
+    family, colon, place = order.checkpoint.rpartition(":")
+    if content not in UNPACKED:
+        UNPACKED[content] = tempfile.TemporaryDirectory(prefix="steer-")
+    folder = Path(UNPACKED[content].name) / Path(place).name
+    for name, data in parcel.items():
+        if not (folder / name).is_file():
+            write_atomically(folder / name, data)
+    return replace(order.document, data=dict(order.document.data) | {"checkpoint": f"{family}{colon}{folder}"})
