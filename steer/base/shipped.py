@@ -74,6 +74,5 @@ def locate(name: str) -> Path:
         )
     if is_there(name):
         raise CheckpointError(f"{name} is not a checkpoint: it holds no {RECORD}")
-    raise CheckpointError(
-        f"{unknown('checkpoint', name, checkpoint_names())} (or give the path of a checkpoint folder)"
-    )
+    known = [*checkpoint_names(), *model_names()]
+    raise CheckpointError(f"{unknown('checkpoint', name, known)} (or give the path of a checkpoint folder)")

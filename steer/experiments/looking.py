@@ -41,6 +41,7 @@ def ask(
     from steer.experiments import ask as asking
     from steer.experiments.attend import choose_episode
 
+    parse_memory(memory)  # what is wrong with it is said before any weights are read
     loaded = subject_of(checkpoint, device, dtype, task)
     variable = _variable(change, loaded.task)
     if episode is None and prompt is None:

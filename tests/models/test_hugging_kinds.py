@@ -286,18 +286,15 @@ def test_attention_is_measured_on_the_models_own_patterns(family: str, tmp_path:
     keys = {"kind": "ablate-set", "nodes": p.nodes[0], "measures": measures}
     result = ask(tmp_path, family, lines, **keys)
     for condition, edits in ((NOTHING, bare), ("set ablated", by_hand.silenced(p.nodes[:1]))):
-        mass, on_span, hits = [], [], []
+        shown: list[list[float]] = [[], [], []]
         for line, trial in zip(lines, trials(family), strict=True):
-            pattern, answer, keys_seen = trial.run(edits(trial))[p.pattern], numbers(line["answer"]), trial.prompt
+            pattern, answer = trial.run(edits(trial))[p.pattern], numbers(line["answer"])
             steps = pattern[-len(answer) - (family in TWO) :][: len(answer)]  # two stacks say an end as well
-            keys_seen = [*keys_seen, *([] if family in TWO else trial.said)]
-            last = before + len(line["prompt"].split())
-            mass += [
-                float(row[[key == word for key in keys_seen]].sum()) for row, word in zip(steps, answer, strict=True)
-            ]
-            on_span += [float(row[last - 2 : last].sum()) for row in steps]
-            hits += [int(row.argmax()) in (last - 2, last - 1) for row in steps]
-        shown = [mass, on_span, hits]
+            seen, last = [*trial.prompt, *([] if family in TWO else trial.said)], before + len(line["prompt"].split())
+            for row, word in zip(steps, answer, strict=True):
+                looked = row[[key == word for key in seen]], row[last - 2 : last]
+                values = (*map(float, (part.sum() for part in looked)), int(row.argmax()) in (last - 2, last - 1))
+                shown = [[*column, value] for column, value in zip(shown, values, strict=True)]
         found = [row for row in result.rows if row.condition == condition and row.position is None]
         assert [row.value for row in found] == pytest.approx([sum(one) / len(one) for one in shown], abs=1e-9)
         (drawn,) = (one for one in result.details if one.condition == condition)
