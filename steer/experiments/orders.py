@@ -96,9 +96,12 @@ class PoisonedError(Exception):
         self.faults, self.traceback = faults, traceback
 
 
-def order_of(loaded: Loaded, **how: Any) -> Order:
-    """A loaded recipe as it travels: as it stands in its document, with the checkpoint that it means."""
-    data = dict(loaded.document.data) | {"checkpoint": loaded.recipe.checkpoint}
+def order_of(loaded: Loaded, checkpoint: str = "", **how: Any) -> Order:
+    """A loaded recipe as it travels: with the keys that were set in it. `checkpoint`: where its model is, if the recipe
+    only has its name."""
+    said = loaded.recipe.model_dump(mode="json", exclude_unset=True, exclude={"task"})
+    own = {key: value for key, value in loaded.document.data.items() if key == "task"}
+    data = own | said | {"kind": loaded.recipe.kind, "checkpoint": checkpoint or loaded.recipe.checkpoint}
     order = Order(loaded.name, replace(loaded.document, data=data), loaded.changes, **how)
     return replace(order, in_folder=order.model_folder is not None)
 

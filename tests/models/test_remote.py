@@ -9,7 +9,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from hugging import random_model
@@ -19,7 +18,6 @@ from parted import assert_same_rows
 from steer.base.errors import SteerError
 from steer.experiments.api import build_recipe, run
 from steer.experiments.remote import remote_engine
-from steer.results.directions import Direction, write_direction
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 MEASURES = [{"name": "answer-probability"}, {"name": "exact-match", "decoding": "greedy"}]
