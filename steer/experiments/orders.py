@@ -119,7 +119,7 @@ def parcel_of(folder: Path) -> Parcel:
 
 BUSY = RLock()  # one experiment at a time in a process: torch has its own threads
 SUBJECTS: OrderedDict[tuple[Any, ...], tuple[Subject, Engine]] = OrderedDict()
-EXPERIMENTS: OrderedDict[str, tuple[Experiment, str]] = OrderedDict()
+EXPERIMENTS: OrderedDict[tuple[str, str], Experiment] = OrderedDict()  # by order and weights
 UNPACKED: dict[str, tempfile.TemporaryDirectory[str]] = {}  # by the parcel's content; gone when the process ends
 
 
@@ -229,16 +229,16 @@ def ready(order: Order, parcel: Parcel | None, weights: str) -> Experiment:
     """The experiment, made once; `weights`: those that it must be on."""
     from steer.experiments.experiment import Experiment
 
-    if order.key not in EXPERIMENTS:
+    key = order.key, weights
+    if key not in EXPERIMENTS:
         loaded, subject, engine = prepared(order, parcel)
-        EXPERIMENTS[order.key] = Experiment(loaded, subject, engine), subject.weights.identity
-    EXPERIMENTS.move_to_end(order.key)
+        if subject.weights.identity != weights:
+            raise SteerError(f"{order.checkpoint}: on {platform.node()} it has other weights than on another worker")
+        EXPERIMENTS[key] = Experiment(loaded, subject, engine)
+    EXPERIMENTS.move_to_end(key)
     while len(EXPERIMENTS) > MOST_EXPERIMENTS:
         EXPERIMENTS.popitem(last=False)
-    experiment, found = EXPERIMENTS[order.key]
-    if found != weights:
-        raise SteerError(f"{order.checkpoint}: on {platform.node()} it has other weights than on another worker")
-    return experiment
+    return EXPERIMENTS[key]
 
 
 def prepared(order: Order, parcel: Parcel | None) -> tuple[Loaded, Subject, Engine]:
