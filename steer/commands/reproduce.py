@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from steer.base.shipped import DEFAULT
-from steer.commands.options import CheckpointOption, DeviceOption, JsonOption, OutOption, QuietOption
+from steer.commands.options import (
+    CheckpointOption,
+    DeviceOption,
+    JsonOption,
+    OnOption,
+    OutOption,
+    QuietOption,
+    WorkersOption,
+)
 
 if TYPE_CHECKING:
     from steer.paper.verdicts import Verdict
@@ -23,6 +31,8 @@ def reproduce(
     against: Annotated[
         str, typer.Option(help="paper: its claims; authors: the numbers of their notebooks, on their weights.")
     ] = "paper",
+    workers: WorkersOption = None,
+    on: OnOption = None,
     force: Annotated[bool, typer.Option("--force", help="Run again, even if results are saved.")] = False,
     json: JsonOption = False,
     quiet: QuietOption = False,
@@ -31,15 +41,16 @@ def reproduce(
     from json import dumps
 
     from steer.commands.pictures import warn
-    from steer.commands.progress import bar
+    from steer.commands.progress import bar, spoken
     from steer.drawing.tables import pairs, render
     from steer.paper.api import reproduce as run_all
     from steer.paper.verdicts import tally
 
     with bar("reproducing", 1.0, quiet) as advance:
         made = run_all(
-            checkpoint, out=out, device=device, episodes=episodes, force=force, against=against, tell=advance
-        )
+            checkpoint, out=out, device=device, episodes=episodes, force=force, against=against, tell=advance,
+            workers=workers, on=on, say=spoken(quiet),
+        )  # fmt: skip
     for outcome in made.outcomes:
         warn(*(f"{outcome.name}: {reason}" for reason in outcome.undrawn))
     if json:

@@ -232,8 +232,8 @@ def _local(workers: int) -> Any:
 
 def settings(workers: int) -> Mapping[str, Any]:
     """A worker at a time on each part (so that no part is blamed for another's end), killed before memory runs out,
-    and with its share of the cores."""
-    threads = max(1, (os.cpu_count() or 1) // workers)
+    and with its share of the cores, unless whoever started the program chose how many threads."""
+    threads = os.environ.get("OMP_NUM_THREADS") or max(1, (os.cpu_count() or 1) // workers)
     environment = {f"{library}_NUM_THREADS": threads for library in ("OMP", "MKL", "OPENBLAS")}
     memory = {"target": False, "spill": False, "pause": False, "terminate": 0.95}
     return {

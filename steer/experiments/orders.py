@@ -96,9 +96,12 @@ class PoisonedError(Exception):
         self.faults, self.traceback = faults, traceback
 
 
-def order_of(loaded: Loaded, **how: Any) -> Order:
-    """A loaded recipe as it travels: as it stands in its document, with the checkpoint that it means."""
-    data = dict(loaded.document.data) | {"checkpoint": loaded.recipe.checkpoint}
+def order_of(loaded: Loaded, checkpoint: str = "", **how: Any) -> Order:
+    """A loaded recipe as it travels: with the keys that were set in it. `checkpoint`: where its model is, if the recipe
+    only has its name."""
+    said = loaded.recipe.model_dump(mode="json", exclude_unset=True, exclude={"task"})
+    own = {key: value for key, value in loaded.document.data.items() if key == "task"}
+    data = own | said | {"kind": loaded.recipe.kind, "checkpoint": checkpoint or loaded.recipe.checkpoint}
     order = Order(loaded.name, replace(loaded.document, data=data), loaded.changes, **how)
     return replace(order, in_folder=order.model_folder is not None)
 
@@ -116,7 +119,7 @@ def parcel_of(folder: Path) -> Parcel:
 
 BUSY = RLock()  # one experiment at a time in a process: torch has its own threads
 SUBJECTS: OrderedDict[tuple[Any, ...], tuple[Subject, Engine]] = OrderedDict()
-EXPERIMENTS: OrderedDict[str, tuple[Experiment, str]] = OrderedDict()
+EXPERIMENTS: OrderedDict[tuple[str, str], Experiment] = OrderedDict()  # by order and weights
 UNPACKED: dict[str, tempfile.TemporaryDirectory[str]] = {}  # by the parcel's content; gone when the process ends
 
 
@@ -231,16 +234,16 @@ def ready(order: Order, parcel: Parcel | None, weights: str) -> Experiment:
     """The experiment, made once; `weights`: those that it must be on."""
     from steer.experiments.experiment import Experiment
 
-    if order.key not in EXPERIMENTS:
+    key = order.key, weights
+    if key not in EXPERIMENTS:
         loaded, subject, engine = prepared(order, parcel)
-        EXPERIMENTS[order.key] = Experiment(loaded, subject, engine), subject.weights.identity
-    EXPERIMENTS.move_to_end(order.key)
+        if subject.weights.identity != weights:
+            raise SteerError(f"{order.checkpoint}: on {platform.node()} it has other weights than on another worker")
+        EXPERIMENTS[key] = Experiment(loaded, subject, engine)
+    EXPERIMENTS.move_to_end(key)
     while len(EXPERIMENTS) > MOST_EXPERIMENTS:
         EXPERIMENTS.popitem(last=False)
-    experiment, found = EXPERIMENTS[order.key]
-    if found != weights:
-        raise SteerError(f"{order.checkpoint}: on {platform.node()} it has other weights than on another worker")
-    return experiment
+    return EXPERIMENTS[key]
 
 
 def prepared(order: Order, parcel: Parcel | None) -> tuple[Loaded, Subject, Engine]:

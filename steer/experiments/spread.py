@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from steer.base.errors import SteerError
 from steer.drawing.look import PLAIN, Look
@@ -26,7 +26,7 @@ def run_spread(paths: Sequence[Path], job: Job, advance: Advance, cluster: Clust
         missed = attempted(path, partial(_load, path, job, loaded))
         if missed.faults:
             yield path, missed
-    how = {"device": job.device, "dtype": job.dtype, "memory": job.memory}
+    how: dict[str, Any] = {"device": job.device, "dtype": job.dtype, "memory": job.memory}
     known = {path: [] if job.force else list(job.out.glob(f"{one.name}-*")) for path, one in loaded.items()}
     orders = {path: order_of(one, **how, known=hashes(known[path])) for path, one in loaded.items()}
     share = len(orders) / len(paths)

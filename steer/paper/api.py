@@ -26,14 +26,16 @@ FEWEST = 10  # episodes of a quick look
 def reproduce(
     checkpoint: CheckpointLike = DEFAULT, *, out: Path | str | None = None, device: str = "cpu",
     episodes: int | None = None, against: str = PAPER, force: bool = False,
-    tell: Callable[[float, str], None] = lambda done, name: None,
+    tell: Callable[[float, str], None] = lambda done, name: None, workers: int | None = None, on: str | None = None,
+    say: Callable[[str], None] = lambda text: None,
 ) -> Reproduction:  # fmt: skip
     """Every figure and claim of the paper on a checkpoint, written to a folder with an index page.
 
     `episodes`: the most for each recipe, for a quick look. `against`: `paper`, or
-    `authors` for the numbers of their notebooks.
+    `authors` for the numbers of their notebooks. `workers`, `on`: as `run_many` has them.
     """
     from steer.base.files import make_folder
+    from steer.experiments.cluster import opened
     from steer.experiments.many import interrupted
     from steer.paper import reproduce as reproducing
     from steer.results.files import RESULT
@@ -48,7 +50,8 @@ def reproduce(
     folder = Path(out) if out is not None else results_folder("reproduce", name_of(checkpoint), *more)
     make_folder(folder)
     try:
-        return reproducing.reproduce(loaded, folder, tell, episodes, force, compared)
+        with opened(workers, on, say) as cluster:
+            return reproducing.reproduce(loaded, folder, tell, episodes, force, compared, cluster, name_of(checkpoint))
     except KeyboardInterrupt as error:
         kept = len(list(folder.glob(f"*/{RESULT}")))
         raise interrupted(kept, len(compared.recipes())) from error

@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -36,6 +37,7 @@ from steer.results.result import Result
 from steer.results.rows import ROW_TITLES, overall, row_cells
 
 if TYPE_CHECKING:
+    from steer.experiments.cluster import Cluster
     from steer.models.checkpoint import Checkpoint
 
 Advance = Callable[[float, str], None]
@@ -99,38 +101,81 @@ class Reproduction(Shown):
 
 def reproduce(
     checkpoint: Checkpoint, out: Path, advance: Advance, episodes: int | None = None, force: bool = False,
-    against: Against = PAPER,
+    against: Against = PAPER, cluster: Cluster | None = None, place: str = "",
 ) -> Reproduction:  # fmt: skip
-    """Run every recipe of the paper, each on its own number of episodes, capped by `episodes`."""
-    from steer.engine.engine import Engine
+    """Run every recipe of the paper, each on its own number of episodes, capped by `episodes`.
 
-    engine, paths = Engine(checkpoint.model), against.recipes()
-    outcomes: list[Outcome] = []
+    `place`: where the workers of a cluster find the checkpoint.
+    """
+    fitted: dict[Path, Loaded] = {}
     missing: dict[str, str] = {}
-    for number, path in enumerate(paths):
-
-        def tell(done: float, number: int = number, name: str = path.stem) -> None:
-            advance((number + done) / len(paths), name)
-
-        tell(0)
+    outcomes: dict[Path, Outcome] = {}
+    paths = against.recipes()
+    for path in paths:
         try:
-            loaded, lost = fit(load_recipe(str(path), task=checkpoint.task), checkpoint, episodes)
+            fitted[path], lost = fit(load_recipe(str(path), task=checkpoint.task), checkpoint, episodes)
         except SteerError as error:  # a role that this checkpoint lacks: the table says so
             lost = tuple(dict.fromkeys(fault.text for fault in error.faults))
-            outcomes.append(Outcome(path.stem, faults=lost))
-        else:
-            outcomes.append(run_loaded(loaded, checkpoint, out / path.stem, force, tell, engine))
+            outcomes[path] = Outcome(path.stem, faults=lost)
         missing[path.stem] = "; ".join(lost)
+    run = _run_here if cluster is None else partial(_run_there, cluster=cluster, place=place)
+    outcomes |= run(fitted, checkpoint, out, force, advance)
     roles: dict[str, list[str]] = {
         role: [str(node) for node in heads] for role, heads in checkpoint.names.roles.items()
     }
-    results = {outcome.name: outcome.result for outcome in outcomes if outcome.result is not None}
+    ordered = [outcomes[path] for path in paths]
+    results = {outcome.name: outcome.result for outcome in ordered if outcome.result is not None}
     status = FULL if episodes is None else f"{QUICK}: {episodes:,} episodes at most for each recipe"
     claims = against.judge(results, roles, missing, status)
     picture = _draw_circuit(checkpoint.circuit, out / CIRCUIT_SECTION)
-    made = Reproduction(checkpoint.name, outcomes, claims, out / "index.html", against, picture)
+    made = Reproduction(checkpoint.name, ordered, claims, out / "index.html", against, picture)
     write_tables(made, out)
     return made
+
+
+def _run_here(
+    fitted: Mapping[Path, Loaded], checkpoint: Checkpoint, out: Path, force: bool, advance: Advance
+) -> dict[Path, Outcome]:
+    """One after another, on one engine."""
+    from steer.engine.engine import Engine
+
+    engine, found = Engine(checkpoint.model), dict[Path, Outcome]()
+    for number, (path, loaded) in enumerate(fitted.items()):
+
+        def tell(done: float, number: int = number, name: str = path.stem) -> None:
+            advance((number + done) / len(fitted), name)
+
+        tell(0)
+        found[path] = run_loaded(loaded, checkpoint, out / path.stem, force, tell, engine)
+    return found
+
+
+def _run_there(
+    fitted: Mapping[Path, Loaded],
+    checkpoint: Checkpoint,
+    out: Path,
+    force: bool,
+    advance: Advance,
+    cluster: Cluster,
+    place: str,
+) -> dict[Path, Outcome]:
+    """On the workers of a cluster. A recipe that fails there stops nothing, and is then an error."""
+    from steer.experiments.orders import order_of
+    from steer.experiments.spread import hashes, outcome_of, run_orders
+
+    device = str(checkpoint.device)
+    orders = {
+        path: order_of(loaded, place, device=device, known=frozenset() if force else hashes([out / path.stem]))
+        for path, loaded in fitted.items()
+    }
+    found = {
+        path: outcome_of(path, fitted[path], ended, out / path.stem)
+        for path, ended in run_orders(orders, cluster, advance)
+    }
+    faults = [fault for outcome in found.values() for fault in outcome.faults]
+    if faults:
+        raise SteerError(*faults)
+    return found
 
 
 def _draw_circuit(circuit: Circuit | None, folder: Path) -> Path | None:

@@ -21,6 +21,8 @@ import house  # noqa: E402
 
 ALONE = {  # a library -> the one folder that may import it
     "nnsight": "steer/engine/backends",
+    "dask": "steer/experiments",
+    "distributed": "steer/experiments",
     "matplotlib": "steer/drawing/figures",
     "seaborn": "steer/drawing/figures",
 }

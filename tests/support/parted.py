@@ -34,6 +34,10 @@ RECIPES: dict[str, dict[str, Any]] = {
         "kind": "ablate-set", "nodes": ["enc-self-1.*", "enc-mlp-1"], "measures": [*ANSWERS, *WRITES],
         "ablation": {"value": "mean", "over": "token", "reference": "validation"},
     },
+    "padded": {
+        "kind": "ablate-only-one", "target": "dec-cross-1.0.k", "sources": ["enc-self-2.0", "enc-self-2.1"],
+        "measures": LOOKS[:1], "ablation": {"value": "mean", "over": "padded", "reference": "validation"},
+    },
     "resample": {
         "kind": "ablate-only-one", "target": "dec-cross-1.0.q", "sources": "dec-self-*.*", "measures": LOOKS,
         "ablation": {"value": "resample"},

@@ -12,7 +12,7 @@ import numpy as np
 
 from steer.experiments import orders
 
-REAL = orders.gather
+REAL, BEGIN = orders.gather, orders.begin
 WORD = "sabotaged"  # in the name of a recipe that something happens to
 
 
@@ -28,7 +28,7 @@ def killing(order: Any, *given: Any, **named: Any) -> Any:
 
 def raising(order: Any, begun: Any, part: Any, *given: Any, **named: Any) -> Any:
     def work() -> Any:
-        if order.name.startswith(WORD) and part.shard[0] == 1:
+        if order.name.startswith(WORD) and 1 in part.shard:
             raise ZeroDivisionError("a shard went wrong")
         return REAL(order, begun, part, *given, **named)
 
@@ -39,10 +39,17 @@ def greedy(order: Any, *given: Any, **named: Any) -> Any:
     """Takes more memory than a worker may have."""
     if order.name.startswith(WORD):
         taken = []
-        while True:
+        for _ in range(12):  # 2.4 GB, if nobody ends it before
             taken.append(np.ones(25_000_000))
-            time.sleep(0.02)
+            time.sleep(0.3)
     return REAL(order, *given, **named)
+
+
+def unseeing(order: Any, parcel: Any = None) -> Any:
+    """As if the model's folder were not there."""
+    if parcel is None:
+        raise orders.AbsentError(order.checkpoint)
+    return BEGIN(order, parcel)
 
 
 def slow(order: Any, *given: Any, **named: Any) -> Any:

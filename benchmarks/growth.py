@@ -1,0 +1,113 @@
+"""How time and memory grow: a K sweep, an activation-patch sweep and a discovery, against episodes, layers and heads.
+
+    python benchmarks/growth.py
+    python benchmarks/growth.py --only k --most 1000        # a quick look
+
+Every line is a process of its own (peak memory is then its own), on a model with random weights: the time does not
+depend on them. `doubled` is the time over that of half as many episodes: 2 is linear.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from typing import Any
+
+import torch
+from peak import peak_kilobytes
+
+from steer.engine.engine import Engine
+from steer.experiments.api import build_recipe
+from steer.experiments.one import run_experiment
+from steer.models.checkpoint import Checkpoint, Record
+from steer.models.plain.config import ModelConfig
+from steer.models.plain.transformer import Transformer, initialise
+
+EPISODES = (250, 500, 1_000, 2_000, 4_000, 8_000, 10_000)
+SEARCHED = (125, 250, 500)  # a discovery takes at most 500 of each kind
+SIZES = ((2, 8), (4, 8), (2, 16))  # layers of each stack, heads of each block
+MEMORY = 1 << 30  # of a run, so that the budget is full from some thousand episodes on
+
+
+def made(layers: int, heads: int) -> Checkpoint:
+    config = ModelConfig(encoder_layers=layers, decoder_layers=layers, heads=heads)
+    model = Transformer(config)
+    initialise(model, torch.Generator().manual_seed(0))
+    return Checkpoint(model.requires_grad_(False), Record(config=config, seed=0, protocol={}, history=[]), "bench")
+
+
+def keys_of(kind: str) -> dict[str, Any]:
+    if kind == "k":
+        measures = [{"name": "attention-accuracy", "heads": "dec-cross-1.0"}]
+        return {"kind": "keep-only-one", "target": "dec-cross-1.0.k", "sources": "enc-self-*.*", "measures": measures}
+    sites = ["enc-self-*.*.z", "dec-self-*.*.z", "dec-cross-*.*.z"]
+    measures = [{"name": "logit-difference", "against": "counterfactual", "steps": "all"}]
+    return {"kind": "activation-patch", "variable": "index-in-question", "sites": sites, "measures": measures}
+
+
+def work(kind: str, count: int, layers: int, heads: int) -> None:
+    """One line, in this very process."""
+    checkpoint = made(layers, heads)
+    started = time.perf_counter()
+    if kind == "discovery":
+        search(checkpoint, count)
+    else:
+        recipe = build_recipe(kind, **keys_of(kind), episodes={"split": "train", "arity": 2, "count": count})
+        run_experiment(recipe, checkpoint, engine=Engine(checkpoint.model, MEMORY // 4, MEMORY))
+    print(json.dumps({"seconds": time.perf_counter() - started, "kilobytes": peak_kilobytes()}))
+
+
+def search(checkpoint: Checkpoint, count: int) -> None:
+    from steer.discover.search import discover
+
+    searched, judged = (checkpoint.task.split(one, 0) for one in checkpoint.task.splits[-2:])
+    discover(checkpoint, searched, judged, count, 0.1, lambda done, text: None)
+
+
+def measured(kind: str, count: int, layers: int = 2, heads: int = 8) -> dict[str, float]:
+    command = [sys.executable, __file__, "--work", kind, str(count), str(layers), str(heads)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def by_episodes(kind: str, most: int) -> None:
+    print(f"\n{kind}: episodes, 2 + 2 layers, 8 heads", flush=True)
+    seconds: dict[int, float] = {}
+    for count in (one for one in (SEARCHED if kind == "discovery" else EPISODES) if one <= most):
+        found = measured(kind, count)
+        seconds[count] = found["seconds"]
+        half = f"{seconds[count] / seconds[count // 2]:8.2f}" if count // 2 in seconds else " " * 8
+        line = f"  {count:6,} {seconds[count]:9.1f} s   doubled {half}   {found['kilobytes'] / 2**20:6.2f} GiB"
+        print(line, flush=True)
+
+
+def by_size(kind: str) -> None:
+    print(f"\n{kind}: layers of each stack and heads of each block, 250 episodes", flush=True)
+    for layers, heads in SIZES:
+        found = measured(kind, 250, layers, heads)
+        sizes = f"{layers} layers, {heads:2} heads"
+        print(f"  {sizes} {found['seconds']:9.1f} s   {found['kilobytes'] / 2**20:6.2f} GiB", flush=True)
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--only", choices=("k", "patch", "discovery"))
+    options.add_argument("--most", type=int, default=EPISODES[-1], help="episodes")
+    options.add_argument("--work", nargs=4, help=argparse.SUPPRESS)
+    chosen = options.parse_args()
+    if chosen.work:
+        kind, *numbers = chosen.work
+        work(kind, *map(int, numbers))
+        return
+    for kind in ("k", "patch", "discovery"):
+        if chosen.only in (None, kind):
+            by_episodes(kind, chosen.most)
+            by_size(kind)
+
+
+if __name__ == "__main__":
+    main()
