@@ -76,7 +76,9 @@ class Ablation(Strict):
         return self
 
 
-FigureName: TypeAlias = Literal["bars", "positions", "scatter", "patterns", "histogram", "rates", "heatmap", "none"]
+FigureName: TypeAlias = Literal[
+    "bars", "positions", "scatter", "patterns", "histogram", "rates", "story", "heatmap", "none"
+]
 Figures = Annotated[
     tuple[FigureName, ...],
     AT_LEAST_ONE,
