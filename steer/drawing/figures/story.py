@@ -6,10 +6,12 @@ Grey is the model as it is, blue the model with the intervention on: in attentio
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.patches import FancyArrowPatch, Rectangle
 
 from steer.drawing.figures.pattern import head_name
@@ -39,11 +41,11 @@ def draw_story(result: Result) -> Figure:
     words = [SAYS, *(f"→ {word}" for _, one, _ in lanes for word in written(result, one))]
     width = edges[-1] + 8 + 1.2 * max(pixels(figure, word, LETTERS) for word in words)  # bold letters are wider
     figure.set_figwidth(max(WIDTH, width / figure.dpi + 2 * BESIDE))
-    figure.get_layout_engine().set(w_pad=BESIDE)  # type: ignore[union-attr]
+    cast(ConstrainedLayoutEngine, figure.get_layout_engine()).set(w_pad=BESIDE)
     lines = TOP + sum(len(steps(one)) + APART for _, one, _ in lanes)
     heights = [LINE * lines, 0.4 + BAR * len(rows)]
     figure.set_figheight(sum(heights) + 0.45)
-    above, below = figure.subfigures(2, 1, height_ratios=heights)
+    above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=heights)[:, 0]
     _draw_lanes(above.add_subplot(), result, lanes, edges, width, lines)
     _draw_rates(below.add_subplot(), rows, result)
     title(figure, result)
