@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from steer.base.errors import SteerError, unknown
 
 FORMATS = ("png", "pdf", "svg")
-KINDS = ("bars", "positions", "scatter", "patterns", "histogram", "rates")  # figures of results
+KINDS = ("bars", "positions", "scatter", "patterns", "histogram", "rates", "story")  # figures of results
 SMALLEST, LARGEST = 0.5, 40.0  # inches
 
 

@@ -26,7 +26,7 @@ EXAMPLES = 5  # answers that are kept to be read
 class AnswerMeasure(Measure):
     """`exact-match`: the whole answer is right. `token-accuracy`: each next token is, given those before it."""
 
-    figures: ClassVar[Mapping[str, str]] = {"rates": "exact-match"}
+    figures: ClassVar[Mapping[str, str]] = {"rates": "exact-match", "story": "exact-match"}
     name: Literal["exact-match", "token-accuracy"]
     against: Annotated[
         Literal["answer", "counterfactual", "neither"], Field(description="neither: any answer but those two")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class PatternMeasure(Measure):
     """Attention from token to token on one episode."""
 
-    figures: ClassVar[Mapping[str, str]] = {"patterns": "attention-pattern"}
+    figures: ClassVar[Mapping[str, str]] = {"patterns": "attention-pattern", "story": "attention-pattern"}
     name: Literal["attention-pattern"]
     heads: Annotated[Heads, Field(description="heads to show")]
     episode: Annotated[int, Field(ge=0, description="which of the recipe's episodes, from 0")] = 0

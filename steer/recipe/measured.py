@@ -37,9 +37,8 @@ def check_figures(recipe: Recipe, names: KeyedNames) -> None:
     if "dose" in recipe.figure and not recipe.varies:
         text = "a dose is of something that varies: several scales of a direction, several k, or a sweep"
         names.fault(("figure", recipe.figure.index("dose")), text)
-    drawn = {figure: name for one in MEASURES for figure, name in MEASURES[one].figures.items()}
+    drawn = dict.fromkeys(pair for one in MEASURES for pair in MEASURES[one].figures.items())
     measured = {measure.name for measure in recipe.measures}
     for number, figure in enumerate(recipe.figure):
-        needed = drawn.get(figure)
-        if needed and needed not in measured:
+        for needed in (name for of, name in drawn if of == figure and name not in measured):
             names.fault(("figure", number), f"{figure} draws {needed}, which is not among the measures")

@@ -78,7 +78,7 @@ class Ablation(Strict):
 
 
 FigureName: TypeAlias = Literal[
-    "bars", "positions", "scatter", "patterns", "histogram", "rates", "heatmap", "dose", "none"
+    "bars", "positions", "scatter", "patterns", "histogram", "rates", "story", "heatmap", "dose", "none"
 ]
 Figures = Annotated[
     tuple[FigureName, ...],

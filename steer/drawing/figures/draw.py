@@ -18,6 +18,7 @@ from steer.drawing.figures.histogram import draw_histogram
 from steer.drawing.figures.pattern import draw_patterns
 from steer.drawing.figures.rates import draw_rates, is_rate
 from steer.drawing.figures.scatter import draw_scatter
+from steer.drawing.figures.story import draw_story, has_story
 from steer.drawing.figures.sweep import draw_bars, draw_components, draw_positions
 from steer.drawing.figures.theme import picture_files, save_figure, theme
 from steer.drawing.look import PLAIN, Look
@@ -34,6 +35,7 @@ DRAWN: dict[str, Callable[[Result], Figure]] = {
     "patterns": draw_patterns,
     "histogram": draw_histogram,
     "rates": draw_rates,
+    "story": draw_story,
 }
 
 
@@ -113,6 +115,10 @@ def drawings(name: str, result: Result) -> Iterator[tuple[str, Callable[[Result]
         if result.of_kind(NEEDS[name]):
             yield name, DRAWN[name], result
         return
+    if name == "story" and has_story(result):
+        yield name, draw_story, result
+        return
+    name = "rates" if name == "story" else name
     shares = [row for row in result.rows if row.unit == "share"]
     logits = [row for row in result.rows if row.unit == "logit" and row.of]  # a component's share of one
     others = [row for row in result.rows if row.unit != "share" and row not in logits]

@@ -128,15 +128,16 @@ def _fitting(figure: Figure, text: str) -> str:
     """In lines that stay within the figure: a line of wide letters holds fewer of them."""
     letters = int(19 * figure.get_figwidth())
     lines, room = _lines(text, letters), (1 - 2 * MARGIN) * figure.bbox.width
-    while letters > 1 and (widest := max(_pixels(figure, line) for line in lines.splitlines() or [""])) > room:
+    while letters > 1 and (widest := max(pixels(figure, line) for line in lines.splitlines() or [""])) > room:
         letters = max(int(letters * room / widest), 1)
         lines = _lines(text, letters)
     return lines
 
 
-def _pixels(figure: Figure, line: str) -> float:
+def pixels(figure: Figure, line: str, size: float = SMALL) -> float:
+    """How wide a line of text is in this figure."""
     renderer = figure.canvas.get_renderer()  # type: ignore[attr-defined]
-    return renderer.get_text_width_height_descent(line, FontProperties(size=SMALL), False)[0]
+    return float(renderer.get_text_width_height_descent(line, FontProperties(size=size), False)[0])
 
 
 def _lines(text: str, width: int) -> str:
