@@ -15,7 +15,9 @@ from steer.commands.subjects import TaskOption
 def align(
     sites: Annotated[list[str], typer.Argument(help="Aligned together: '$question-broadcast:all.z', enc-mlp-1.")],
     variable: Annotated[str, typer.Option(help="In which counterparts differ (index-in-question).")],
-    k: Annotated[list[str] | None, typer.Option("-k", help="Dimensions of each site, or all; repeatable.")] = None,
+    k: Annotated[
+        list[str] | None, typer.Option("-k", help="Dimensions of each site, or all; repeatable (1, 2, 4).")
+    ] = None,
     seeds: Annotated[int, typer.Option(min=1, max=20, help="Searches from so many starts.")] = 1,
     epochs: Annotated[int, typer.Option(min=1, max=1000, help="How often a training example is seen.")] = 20,
     train: Annotated[int, typer.Option(min=8, max=10_000, help="Examples that it is learnt on.")] = 300,
@@ -43,7 +45,7 @@ def align(
     from steer.experiments.api import run_outcome
 
     made = align_recipe(
-        sites, variable, numbers_of(k or ["1", "2", "4"]), checkpoint, seeds=seeds, epochs=epochs, train=train,
+        sites, variable, numbers_of(k or []), checkpoint, seeds=seeds, epochs=epochs, train=train,
         episodes=episodes, no_controls=no_controls, task=task,
     )  # fmt: skip
     with bar("aligning", 1.0, quiet) as advance:

@@ -15,11 +15,12 @@ from steer.recipe.load import Loaded
 from steer.results.result import Result
 from steer.tasks import TASKS
 
+SIZES = (1, 2, 4)  # dimensions, where none are named
 MEASURES = [{"name": "exact-match", "decoding": "greedy", "against": "counterfactual"}]
 
 
 def align(
-    sites: str | Sequence[str], variable: str, k: int | str | Sequence[int | str] = (1, 2, 4),
+    sites: str | Sequence[str], variable: str, k: int | str | Sequence[int | str] = (),
     checkpoint: CheckpointLike = DEFAULT, *, seeds: int = 1, epochs: int = 20, train: int = 300, episodes: int = 300,
     no_controls: str = "", task: Path | str | None = None, out: Path | str | None = None, device: str = "cpu",
     force: bool = False, tell: Callable[[float], None] = lambda done: None,
@@ -46,7 +47,7 @@ def align_recipe(
     needed = {} if task is not None else dict(TASKS[task_of(checkpoint)].needed.keys)
     trained = {} if task is not None else {"split": TASKS[task_of(checkpoint)].splits[0]}
     keys: dict[str, Any] = {
-        "kind": "align", "checkpoint": checkpoint, "variable": variable, "k": list(k), "epochs": epochs,
+        "kind": "align", "checkpoint": checkpoint, "variable": variable, "k": list(k) or list(SIZES), "epochs": epochs,
         "sets": [{"name": ", ".join(sites), "sites": list(sites)}], "episodes": {"count": episodes, **needed},
         "train": {"count": train, **trained, **needed}, "measures": MEASURES, "figure": "dose",
         "description": f"dimensions of {', '.join(sites)} in which {variable} lives",
