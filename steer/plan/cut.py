@@ -70,9 +70,8 @@ def cut(groups: Sequence[Plan], batches: int, reference: int, averages: bool, en
     parts = tuple(Part(number, shard) for shard in own for number in range(len(groups)))
     if not averages:
         return Cut(parts)
-    others = shards_of(reference, max(1, -(-reference // len(own))))
-    count = max(len(own), len(others))
-    pairs = zip(_filled(own, count), _filled(others, count), strict=True)
+    count = max(batches, reference)  # a batch each: merged in order, sums are those of one process to the last bit
+    pairs = zip(_filled(shards_of(batches, 1), count), _filled(shards_of(reference, 1), count), strict=True)
     return Cut(parts, tuple(pairs))
 
 

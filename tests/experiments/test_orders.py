@@ -52,7 +52,7 @@ def finished(order: Order, begun: Begun, parcel: orders.Parcel | None = None):
 def test_parts_of_an_order_give_the_rows_of_one_process(order: Order):
     begun = orders.begin(order)
     assert begun.cut is not None
-    assert len(begun.cut.parts) == len(begun.cut.first) == 2
+    assert (len(begun.cut.parts), len(begun.cut.first)) == (2, 3)
     one = run_experiment(load_recipe("sweep.yaml"), load_checkpoint("model"))
     two = finished(order, begun)
     assert_same_rows(one.rows, two.rows)

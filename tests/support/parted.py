@@ -58,8 +58,8 @@ def in_parts(loaded: Loaded, subject: Subject, seed: int = 0, again: int = 2) ->
     """Every part by an experiment of its own, sent as workers send; `again`: parts that are done twice."""
     rng, one = random.Random(seed), Experiment(loaded, subject)
     cut = one.cut()
-    first = [sent(one.average(*shards)) for shards in _shuffled(cut.first, rng)]
-    averages = merged(first) if first else None
+    first = {number: sent(one.average(*cut.first[number])) for number in _shuffled(range(len(cut.first)), rng)}
+    averages = merged(first[number] for number in sorted(first)) if first else None
     found: dict[int, Gathering] = {}
     worker = Experiment(loaded, subject)  # another, which does one part after the other
     numbers = _shuffled([*range(len(cut.parts)), *rng.choices(range(len(cut.parts)), k=again)], rng)
