@@ -114,7 +114,7 @@ FAULTS = [
     (lambda: steer.run(CLEAN, dtype="float16"), "float32, float64 or bfloat16"),
     (lambda: steer.run(CLEAN, changes={"episodes.cuont": 3}), "did you mean 'count'"),
     (lambda: steer.plan("chain_q"), "did you mean"),
-    (lambda: steer.solve("B S Q | B = red"), "unknown token 'Q'"),
+    (lambda: steer.solve("B S Q | B = red"), "no token named 'Q'"),
     (lambda: steer.validate("swap_index", {"kind": "clean"}, "nothing"), "measures: field required"),
     (lambda: steer.attend("dec-cross-9.9"), "dec-cross-9.9"),
     (lambda: steer.attend("$output", "A | A = rde"), "rde"),
