@@ -18,6 +18,7 @@ TASKS: Registry[Task] = Registry(
 )
 
 
-def solve(example: Example, task: str = DEFAULT_TASK) -> Any:
-    """The variables of the task's program on an example, on the way to its answer."""
-    return TASKS[task].solve(example)
+def solve(example: Example | str, task: str = DEFAULT_TASK) -> Any:
+    """The variables of the task's program on an example, or on a prompt, on the way to its answer."""
+    given = TASKS[task]
+    return given.solve(given.parse(example) if isinstance(example, str) else example)

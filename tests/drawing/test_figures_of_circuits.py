@@ -13,8 +13,10 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
 
+from steer.base.shipped import CHECKPOINTS
 from steer.drawing.figures import accuracy, circuit
-from steer.results.circuit import Circuit, Described, Edge, Member
+from steer.drawing.figures.theme import theme
+from steer.results.circuit import Circuit, Described, Edge, Member, load_circuit
 from steer.results.evaluation import Accuracy, Evaluation, GroupScore
 from steer.results.evidence import (
     Ablation,
@@ -121,7 +123,7 @@ def test_a_circuit_joins_its_nodes_as_strongly_as_its_paths(caught: dict[str, Fi
     arrows = [patch for patch in axes.patches if isinstance(patch, FancyArrowPatch)]
     drawn = {}
     for arrow in arrows:
-        start, end = arrow._posA_posB
+        start, *_, end = arrow._path_original.vertices
         ends = [
             min(nodes, key=lambda name: np.hypot(*np.subtract(nodes[name].get_position(), at))) for at in (start, end)
         ]
@@ -142,8 +144,31 @@ def test_a_circuit_joins_its_nodes_as_strongly_as_its_paths(caught: dict[str, Fi
     assert to_hex(drawn["enc-mlp-0", "enc-self-1.1"].get_edgecolor()) == colours["into v"]
     assert to_hex(drawn["enc.tok", "enc-mlp-0"].get_edgecolor()) == colours["into an MLP"]
     assert "mine: 3 traced paths" in axes.get_title(loc="left")
-    assert "traced paths: 2 heads alone keep 43.0%" in axes.get_title(loc="left")
-    assert "faithful set: 24 heads alone keep 80.0%" in axes.get_title(loc="left")
+    assert "the 2 heads on them, alone with all MLPs, keep 43.0%" in axes.get_title(loc="left")
+    assert "80.0%" not in axes.get_title(loc="left")  # of a set that is not drawn
+
+
+@pytest.mark.parametrize("name", ["strict2", "deep"])
+def test_no_path_runs_through_a_box_that_it_does_not_join(name: str):
+    found = load_circuit(CHECKPOINTS / name / "circuit.yaml")
+    with theme():
+        figure = circuit.circuit_figure(found)
+        figure.draw_without_rendering()
+    (axes,) = figure.axes
+    boxes = {text.get_text().splitlines()[0]: text.get_bbox_patch().get_window_extent() for text in axes.texts}
+    arrows = [patch for patch in axes.patches if isinstance(patch, FancyArrowPatch)]
+    for path, arrow in zip(circuit.strongest(found), arrows, strict=True):
+        line = axes.transData.transform_path(arrow._path_original).interpolated(1)
+        others = boxes.keys() - {path.source, circuit.target_node(path)}
+        hit = [node for node in others if line.intersects_bbox(boxes[node], filled=False)]
+        assert not hit, f"{path.source} -> {path.target}"
+
+
+def test_the_heads_in_the_picture_are_those_whose_accuracy_the_title_says():
+    found = load_circuit(CHECKPOINTS / "strict2" / "circuit.yaml")
+    drawn = {node for nodes in circuit.layers(found, circuit.strongest(found)).values() for node in nodes}
+    heads = {node for node in drawn if node[-2:-1] == "."}
+    assert len(heads) == found.evidence.check.traced_heads.heads
 
 
 def test_the_curve_shows_sizes_accuracies_and_what_chance_keeps(caught: dict[str, Figure], tmp_path: Path):

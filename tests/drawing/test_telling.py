@@ -80,21 +80,21 @@ def kinds(kept: Kept) -> list[str]:
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.parent.name)
 def test_what_is_kept_is_told_for_each_kind_of_question(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """In the text and above the picture."""
+    """In the text of both sets; above the picture of the one that is drawn."""
     circuit, drawn = load_circuit(path), []
     monkeypatch.setattr("steer.drawing.figures.circuit.save_figure", lambda figure, *given: drawn.append(figure))
     draw_circuit(circuit, tmp_path)
     (axes,) = drawn[0].axes
-    told = {"text": describe(circuit), "title": axes.get_title(loc="left")}
-    for set_, words in (
-        ("smallest_circuit", r"smallest faithful set\D"),
-        ("traced_heads", r"traced (?:heads|paths)\D"),
+    text, title = describe(circuit), axes.get_title(loc="left")
+    for told, set_, words in (
+        (text, "smallest_circuit", r"smallest faithful set\D"),
+        (text, "traced_heads", r"traced (?:heads|paths)\D"),
+        (title, "traced_heads", "heads on them"),
     ):
         kept = getattr(circuit.evidence.check, set_).faithfulness
-        for text in told.values():
-            (line,) = (line for line in text.splitlines() if re.search(words, line) and "keep" in line)
-            assert f"{kept.value:.1%} of the accuracy" in line
-            assert list(re.search(r"one argument (\S+%), two arguments (\S+%)", line).groups()) == kinds(kept)
+        (line,) = (line for line in told.splitlines() if re.search(words, line) and "keep" in line)
+        assert f"{kept.value:.1%} of the accuracy" in line
+        assert list(re.search(r"one argument (\S+%), two arguments (\S+%)", line).groups()) == kinds(kept)
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.parent.name)

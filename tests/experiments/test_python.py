@@ -86,6 +86,12 @@ def test_a_recipe_may_be_a_name_a_path_a_dict_or_an_object(tmp_path: Path):
     assert named.provenance.examples == 6
 
 
+def test_algorithm_1_takes_a_prompt_as_it_takes_an_episode():
+    (episode,) = steer.episodes(1)
+    assert steer.solve(str(episode)) == steer.solve(episode)
+    assert steer.solve("B S A | A = red | B = blue | A S B = blue red").answer == ("red", "blue")
+
+
 def test_with_out_a_result_is_written_and_known(tmp_path: Path):
     one = steer.run(CLEAN, "tiny", out=tmp_path, formats=["svg"])
     before = (one.folder / "result.json").stat().st_mtime_ns
@@ -108,6 +114,7 @@ FAULTS = [
     (lambda: steer.run(CLEAN, dtype="float16"), "float32, float64 or bfloat16"),
     (lambda: steer.run(CLEAN, changes={"episodes.cuont": 3}), "did you mean 'count'"),
     (lambda: steer.plan("chain_q"), "did you mean"),
+    (lambda: steer.solve("B S Q | B = red"), "no token named 'Q'"),
     (lambda: steer.validate("swap_index", {"kind": "clean"}, "nothing"), "measures: field required"),
     (lambda: steer.attend("dec-cross-9.9"), "dec-cross-9.9"),
     (lambda: steer.attend("$output", "A | A = rde"), "rde"),

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+from matplotlib.path import Path as Bezier
+from matplotlib.text import Text
 
 from steer.anatomy.nodes import parse_site
 from steer.base.errors import SteerError
+from steer.drawing.figures.routes import Box, route
 from steer.drawing.figures.theme import (
     ACCENT,
     COLUMN,
@@ -18,16 +22,15 @@ from steer.drawing.figures.theme import (
     PALETTE,
     despine,
     new_figure,
-    palette,
     save_figure,
     theme,
 )
 from steer.drawing.look import PLAIN, Look
 from steer.results.circuit import Circuit, Edge
 from steer.results.evidence import Check, Evidence, Kept
-from steer.tasks import TASKS
 
 WIDTH, HEIGHT = 1.0, 0.3  # inches that a node and its name take up
+APART = 3.0  # dots between an edge and a box that it passes
 Place = tuple[float, float]
 PORT_COLOURS = {"q": 0, "k": 2, "v": 1, "": 7}  # of the colour-blind palette
 
@@ -52,24 +55,38 @@ def circuit_figure(circuit: Circuit) -> Figure:
     width = max(COLUMN * 1.6, 0.9 + WIDTH * max(map(len, rows.values()), default=1))
     figure = new_figure(width, 0.95 + 0.62 * max(len(rows), 2))
     axes = figure.add_subplot()
-    places = {
-        node: (0.5 + place - len(nodes) / 2, float(number))
-        for number, nodes in enumerate(rows.values())
-        for place, node in enumerate(nodes)
-    }
-    for edge in edges:
-        _draw_edge(axes, edge, places)
-    _draw_nodes(axes, circuit, places)
+    places = placed(rows)
+    nodes = _draw_nodes(axes, circuit, places)
     axes.set_yticks(range(len(rows)), list(rows))
     axes.set_ylim(-0.5, len(rows) - 0.4)
-    half = max(map(len, rows.values()), default=1) / 2
+    half = max((abs(x) for x, _ in places.values()), default=0) + 0.5
     axes.set_xlim(-half - 0.15, half + 0.15)
     axes.set_xticks([])
     axes.set_title(_title(circuit, len(edges)), loc="left", fontsize=6.5)
     despine(figure, "left", "bottom")
     axes.tick_params(length=0)
     _legend(axes)
+    boxes = _boxes(figure, nodes)
+    for edge in edges:
+        _draw_edge(axes, edge, places, boxes)
     return figure
+
+
+def _boxes(figure: Figure, nodes: dict[str, Text]) -> dict[str, Box]:
+    """What each node takes up of the picture, in dots."""
+    figure.draw_without_rendering()  # only then the places of the axes are known
+    patches = {node: cast(FancyBboxPatch, text.get_bbox_patch()) for node, text in nodes.items()}
+    return {node: patch.get_window_extent().extents for node, patch in patches.items()}
+
+
+def placed(rows: dict[str, list[str]]) -> dict[str, Place]:
+    """Blocks from the bottom up, each centred; MLPs stand on the right of them all, out of the way of other paths."""
+    aside = max(map(len, rows.values()), default=1) / 2
+    return {
+        node: (aside if "mlp" in node else 0.5 + place - len(nodes) / 2, float(number))
+        for number, nodes in enumerate(rows.values())
+        for place, node in enumerate(nodes)
+    }
 
 
 def strongest(circuit: Circuit) -> list[Edge]:
@@ -104,40 +121,41 @@ def target_node(edge: Edge) -> str:
     return str(parse_site(edge.target).node)
 
 
-def _draw_edge(axes: Axes, edge: Edge, places: dict[str, Place]) -> None:
+def _draw_edge(axes: Axes, edge: Edge, places: dict[str, Place], boxes: dict[str, Box]) -> None:
     port = parse_site(edge.target).port or ""
-    start, end = places[edge.source], places[target_node(edge)]
+    source, target = places[edge.source], places[target_node(edge)]
     colour = PALETTE[PORT_COLOURS[port]]
     shift = {"q": -0.13, "k": 0.0, "v": 0.13}.get(port, 0.0)
+    ends = (source[0], source[1] + 0.17), (target[0] + shift, target[1] - 0.19)
+    start, end = axes.transData.transform(ends)
+    four = axes.transData.inverted().transform(route(start, end, boxes, {edge.source, target_node(edge)}, APART))
     arrow = FancyArrowPatch(
-        (start[0], start[1] + 0.17), (end[0] + shift, end[1] - 0.19), arrowstyle="-|>", mutation_scale=6,
-        connectionstyle=f"arc3,rad={0.08 if end[1] - start[1] > 1 else 0.0}",
+        path=Bezier(four, [Bezier.MOVETO, *3 * [Bezier.CURVE4]]), arrowstyle="-|>", mutation_scale=6,
         linewidth=0.4 + 3 * min(strength(edge), 1), color=colour, alpha=0.75, shrinkA=0, shrinkB=0, zorder=1,
     )  # fmt: skip
     axes.add_patch(arrow)
 
 
-def _draw_nodes(axes: Axes, circuit: Circuit, places: dict[str, Place]) -> None:
+def _draw_nodes(axes: Axes, circuit: Circuit, places: dict[str, Place]) -> dict[str, Text]:
     roles = {member.node: member.role for member in circuit.members}
-    names = TASKS[circuit.task].roles
-    colours = dict(zip(names, palette(len(names)), strict=True))
+    drawn = {}
     for node, (x, y) in places.items():
         role = roles.get(node)
         text = f"{node}\n{role.replace('-', ' ')}" if role else node
         box = {"boxstyle": "round,pad=0.25", "facecolor": "white", "linewidth": 1.2 if role else 0.6}
-        box |= {"edgecolor": colours[role] if role else MUTED}
-        axes.text(x, y, text, ha="center", va="center", fontsize=5.5, color=INK, bbox=box, zorder=3)
+        box |= {"edgecolor": INK if role else MUTED}  # colours are ports
+        drawn[node] = axes.text(x, y, text, ha="center", va="center", fontsize=5.5, color=INK, bbox=box, zorder=3)
+    return drawn
 
 
 def _title(circuit: Circuit, edges: int) -> str:
-    """The title, with the two sets of heads that were checked and the accuracy that each keeps alone."""
+    """The title, with the accuracy that the drawn heads keep alone."""
     evidence = circuit.evidence
     into = ", ".join(evidence.traced_from if evidence else ()) or "the output heads"
-    lines = [f"{circuit.checkpoint.name}: {edges} traced paths into {into}; MLPs are kept in what follows"]
+    lines = [f"{circuit.checkpoint.name}: {edges} traced paths into {into}"]
     if evidence and evidence.check:
-        sets = {"heads on traced paths": evidence.check.traced_heads}
-        sets |= {"smallest faithful set": evidence.check.smallest_circuit}
-        lines += [f"{name}: {one.heads} heads alone keep {_kept(one.faithfulness)}" for name, one in sets.items()]
+        kept = evidence.check.traced_heads
+        lines += [f"the {kept.heads} heads on them, alone with all MLPs, keep {_kept(kept.faithfulness)}"]
     return "\n".join(lines)
 
 
