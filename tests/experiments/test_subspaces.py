@@ -83,7 +83,7 @@ def test_angles_between_known_planes():
 
 @pytest.mark.long
 def test_the_index_in_the_question_lives_in_one_dimension_of_question_broadcast():
-    """On seed1, fitted on training episodes and judged on others; with counterparts of others, fitted and judged, nothing follows."""
+    """On seed1, fitted on training episodes, judged on others. With others' counterparts in both, nothing follows."""
     checkpoint = load_checkpoint("seed1")
     task, engine = checkpoint.task, Engine(checkpoint.model)
 
