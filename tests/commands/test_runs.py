@@ -88,8 +88,7 @@ RUNS = [
     (name, value)
     for name in recipe_names()
     for value in ("mean", "zero", "resample")
-    if value == "mean"
-    or (load_recipe(name).recipe.kind != "clean" and not name.startswith(OWN))
+    if value == "mean" or (load_recipe(name).recipe.kind != "clean" and not name.startswith(OWN))
 ]  # the authors' recipes and those with prompts have ablations of their own, `align` has none
 
 
