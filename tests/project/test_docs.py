@@ -95,7 +95,7 @@ def test_recipes_that_are_shown_can_run(page: Path):
 
 def test_recipes_that_are_shown_are_found():
     found = {" ".join(words) for page in PAGES for words in runs(page.read_text())}
-    assert "steer_index steer_relative_index checkpoint=deep" in found
+    assert "ablate_decoder_mlps checkpoint=deep" in found
     assert len(found) > 20
 
 
