@@ -160,7 +160,7 @@ def test_every_command_goes_by_that_folder(steer, elsewhere: Path, monkeypatch: 
 
     monkeypatch.setattr("steer.base.files.make_folder", stop)
     for name in WORK:
-        monkeypatch.setattr(name, lambda *given: STUB)
+        monkeypatch.setattr(name, lambda *given, **more: STUB)
     assert "stopped" in steer(*arguments, "--checkpoint", elsewhere / "mine").stderr
     assert made[0].startswith(f"results/{arguments[0]}-mine-{read_record(elsewhere / 'mine').weights_sha256[:8]}")
 

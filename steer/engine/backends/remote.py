@@ -56,14 +56,15 @@ class Remote:
         order: Sequence[str],
     ) -> dict[str, Tensor]:  # fmt: skip
         """One forward pass. The steps to start and stop at are the engine's own: a server knows none."""
+        from nnsight import save
+
         self.registered  # noqa: B018 - once for all passes
         wanted = [hook for hook in order if hook in set(reads) | set(changes)]
         visits = [(hook, vars(self.taps[hook]), list(changes.get(hook, ())), hook in reads) for hook in wanted]
         given, network = inputs_of(state), self.network
         try:
             with torch.no_grad(), network.trace(**given, remote=self.how):
-                found: Any = visit(network, visits)
-                found = found.save()
+                found: Any = save(visit(network, visits))
         except SteerError:
             raise
         except Exception as error:

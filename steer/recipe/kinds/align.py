@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from typing_extensions import Self
 
 from steer.anatomy.nodes import BETWEEN_TOKENS, Site
@@ -36,6 +36,16 @@ Size: TypeAlias = Annotated[int, Field(ge=1)] | Literal["all"]
 
 def _several(given: object) -> object:
     return given if isinstance(given, list | tuple) else [given]
+
+
+def _trained_on(task: Task) -> Selection:
+    """Examples of the first split that recipes may choose: the authors' episodes have no training split to choose."""
+    for split in task.splits:
+        try:
+            return task.selection(split=split, count=TRAINED_ON, **task.needed.keys)
+        except ValidationError:
+            continue
+    return task.selection(count=TRAINED_ON)
 
 
 class Align(Recipe):
@@ -66,10 +76,9 @@ class Align(Recipe):
 
     @classmethod
     def task_fields(cls, task: Task) -> dict[str, Any]:
-        train = task.selection(split=task.splits[0], count=TRAINED_ON, **task.needed.keys)
         return {
             "variable": refined(cls, "variable", one_of(task.variables)),
-            "train": refined(cls, "train", task.selection, train),
+            "train": refined(cls, "train", task.selection, _trained_on(task)),
         }
 
     @model_validator(mode="after")
