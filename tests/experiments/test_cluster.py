@@ -23,7 +23,7 @@ from steer.experiments.cluster import Cluster, opened
 from steer.experiments.many import Job, Outcome, run_paths
 from steer.models.checkpoint import save_checkpoint
 
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+pytestmark = [pytest.mark.filterwarnings("ignore::ResourceWarning"), pytest.mark.long]  # clusters die and come back
 SWEEP = """
 kind: keep-only-one
 checkpoint: model
