@@ -6,9 +6,16 @@
 
 A change that should leave all numbers alone is held to a file that was recorded before it. Recipes that a checkpoint
 cannot run (a role that no head plays) are recorded with their faults. `pinned.json.gz` was recorded before the code was
-moved into rooms; what R² gives by chance is left out, because it is counted in another way since. At that time the four
-`steer_*` recipes were refused on `deep` and `shortcut`, by mistake: a measure of a role that nobody plays was called a
-fault. They have rows now.
+moved into rooms (commit 6433589). Heads of the shipped models have other numbers since, circuits were searched again,
+`seed3` is called `shortcut`, and `swap_index` enters all heads that broadcast: so it is compared on what that commit has:
+
+    git archive 6433589 --prefix=before/ | tar x -C /tmp
+    (cd /tmp && steer migrate before/steer/checkpoints/*/circuit.yaml)
+    STEER_PINNED=/tmp/before python tests/pinned.py compare tests/pinned.json.gz
+
+What R² gives by chance is left out, because it is counted in another way since. At that time the four `steer_*` recipes
+were refused on `deep` and `seed3`, by mistake: a measure of a role that nobody plays was called a fault. They have rows
+now.
 """
 
 from __future__ import annotations
