@@ -7,7 +7,7 @@
 A change that should leave all numbers alone is held to a file that was recorded before it. Recipes that a checkpoint
 cannot run (a role that no head plays) are recorded with their faults. `pinned.json.gz` was recorded before the code was
 moved into rooms (commit 6433589). Heads of the shipped models have other numbers since, circuits were searched again,
-`seed3` is called `shortcut`, and `swap_index` enters all heads that broadcast: so it is compared on what that commit has:
+`seed3` is called `shortcut`, and `swap_index` enters all heads that broadcast: it is compared on what that commit has:
 
     git archive 6433589 --prefix=before/ | tar x -C /tmp
     (cd /tmp && steer migrate before/steer/checkpoints/*/circuit.yaml)
