@@ -56,7 +56,7 @@ Tell = Callable[[Order, float], None]
 
 
 class Cluster:
-    """`address`: of a running scheduler; empty: a local cluster of so many workers."""
+    """`address`: of a running scheduler; empty: a local cluster of `workers` processes."""
 
     def __init__(self, workers: int, address: str = "", say: Say = lambda text: None) -> None:
         self.address, self.say = address, say

@@ -18,7 +18,7 @@ from steer.results.result import Result
 from steer.results.rows import CONTROL, SET, Row, level_names, overall
 
 DASHES = ("--", ":", "-.", (0, (1, 3)), (0, (6, 2, 1, 2)))  # of the controls
-SPREAD = 8  # numbers whose largest is so many times the smallest stand side by side, not on a scale
+SPREAD = 8  # numbers whose largest is more than this times the smallest stand side by side, not on a scale
 
 
 @dataclass(frozen=True)

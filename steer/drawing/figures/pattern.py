@@ -20,7 +20,7 @@ from steer.results.result import Result
 CELL = 0.13  # inches: the smallest size at which a token can be read
 CELL_OF_MANY = 0.095  # in a figure of several patterns
 PANEL, LOWEST = 1.45, 0.42  # inches: a head of a sheet, and the height of one with few queries
-FEW = 10  # queries: so many that their names can be read
+FEW = 10  # queries whose names can still be read
 FRAMED = "framed: what is right to look at"
 
 
