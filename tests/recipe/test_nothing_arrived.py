@@ -22,6 +22,8 @@ from steer.models.checkpoint import load_checkpoint
 from steer.recipe.lower import lower
 from steer.tasks.compositional.splits import make_splits
 
+STEERED = {"kind": "steer", "variable": "argument", "no_control": "whether anything arrives is asked, not what it does"}
+
 
 def test_places_beyond_every_prompt_edit_nothing():
     keys = {"kind": "ablate-set", "nodes": "enc-self-0.0", "measures": ANSWERS, "episodes": {"count": 4}}
@@ -93,8 +95,8 @@ def test_a_checkpoint_is_still_measured_where_nothing_is_edited():
         ({"kind": "ablate-set", "nodes": "dec-self-0.*", "places": [1]}, True),
         ({"kind": "ablate-set", "nodes": "dec-self-0.*", "places": [2]}, False),
         # a counterpart has the same positions, and a swap changes nothing where it does not reach
-        ({"kind": "steer", "variable": "argument", "sets": [{"name": "s", "sites": "enc.pos"}]}, True),
-        ({"kind": "steer", "variable": "argument", "sets": [{"name": "s", "sites": "enc.tok"}]}, False),
+        (STEERED | {"sets": [{"name": "s", "sites": "enc.pos"}]}, True),
+        (STEERED | {"sets": [{"name": "s", "sites": "enc.tok"}]}, False),
         ({"kind": "position-swap", "ports": "enc-self-0.0.v", "places": [6]}, True),
         ({"kind": "position-swap", "ports": "enc-self-0.0.v", "places": [1]}, False),
     ],
