@@ -111,6 +111,17 @@ def test_what_only_the_data_can_tell_is_a_warning(keys: dict, says: bool):
     assert not any(row.warning for row in rows if row.condition in ("nothing ablated", "before", "ceiling"))
 
 
+def test_steering_without_a_control_is_warned_of_unless_it_says_why():
+    keys = {"measures": ATTENTION, "episodes": {"arity": 2, "count": 8}, "sets": [{"name": "s", "sites": "enc.tok"}]}
+    for reason, warned in (("", True), ("  ", True), ("there are no other embeddings", False)):
+        rows = small(**STEERED | keys | {"no_control": reason}).rows
+        assert {"no other heads are changed beside these" in row.warning for row in rows} == {warned}
+    controlled = keys | {"control": "s", "sets": [{"name": "s", "sites": "enc-self-0.1.z"}]}
+    rows = small(kind="steer", variable="argument", **controlled).rows
+    assert "control" in {row.condition for row in rows}
+    assert not any(row.warning for row in rows if row.condition == "s")
+
+
 def test_a_chains_places_are_warned_of_as_well():
     keys = {"kind": "chained-patch", "sources": "enc-self-0.0", "measures": ATTENTION, "episodes": {"count": 5}}
     for chain in (["dec-cross-1.0.k"], ["enc-self-1.0.v", "dec-cross-1.0.k"]):
