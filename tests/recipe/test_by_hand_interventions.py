@@ -176,8 +176,9 @@ def test_a_counterpart_needs_a_variable_and_rows_fit_their_site(row: Path):
     edits = [{"sites": "enc-self-0.1.z", "from": "counterpart"}]
     with pytest.raises(SteerError, match="a counterpart needs `variable`"):
         ask(MODEL, EPISODES, **keys, conditions=[{"name": "lent", "edits": edits}])
+    write_direction(Direction(read_direction(row).rows, About(way="difference", scores={})), row)  # of no site
     edits = [{"sites": "enc-mlp-1", "add": {"direction": str(row)}}]
-    with pytest.raises(SteerError, match="has 5 features, enc-mlp-1 has 16"):
+    with pytest.raises(SteerError, match=r"conditions.0.edits.0.add.direction: .* has 5 features, enc-mlp-1 has 16"):
         ask(MODEL, EPISODES, **COMMON, conditions=[{"name": "added", "edits": edits}])
 
 
