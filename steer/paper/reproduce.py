@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel
@@ -28,7 +29,7 @@ from steer.experiments.many import Outcome, run_loaded
 from steer.paper.anchors import SOURCE, judge_anchors
 from steer.paper.claims import judge_all
 from steer.paper.verdicts import AS, DIFFERS, FULL, OPEN, QUICK, Roles, Verdict, tally
-from steer.recipe.kinds.compare import Compare
+from steer.recipe.kinds.compare import Compare, Condition
 from steer.recipe.load import Loaded, load_recipe
 from steer.results.circuit import CIRCUIT, Circuit, write_circuit
 from steer.results.files import ROWS
@@ -85,6 +86,7 @@ class Reproduction(Shown):
     claims: list[Verdict]
     index: Path
     against: Against = PAPER
+    questions: tuple[str, ...] = ()  # `episodes.KEY=VALUE`, where other questions were asked than the recipes'
     circuit: Path | None = None  # the picture of the checkpoint's circuit, where one is known
 
     def card(self) -> Card:
@@ -101,11 +103,11 @@ class Reproduction(Shown):
 
 def reproduce(
     checkpoint: Checkpoint, out: Path, advance: Advance, episodes: int | None = None, force: bool = False,
-    against: Against = PAPER, cluster: Cluster | None = None, place: str = "",
+    against: Against = PAPER, cluster: Cluster | None = None, place: str = "", questions: tuple[str, ...] = (),
 ) -> Reproduction:  # fmt: skip
     """Run every recipe of the paper, each on its own number of episodes, capped by `episodes`.
 
-    `place`: where the workers of a cluster find the checkpoint.
+    `questions`: changes of every recipe's episodes. `place`: where the workers of a cluster find the checkpoint.
     """
     fitted: dict[Path, Loaded] = {}
     missing: dict[str, str] = {}
@@ -113,7 +115,7 @@ def reproduce(
     paths = against.recipes()
     for path in paths:
         try:
-            fitted[path], lost = fit(load_recipe(str(path), task=checkpoint.task), checkpoint, episodes)
+            fitted[path], lost = fit(load_recipe(str(path), *questions, task=checkpoint.task), checkpoint, episodes)
         except SteerError as error:  # a role that this checkpoint lacks: the table says so
             lost = tuple(dict.fromkeys(fault.text for fault in error.faults))
             outcomes[path] = Outcome(path.stem, faults=lost)
@@ -126,9 +128,10 @@ def reproduce(
     ordered = [outcomes[path] for path in paths]
     results = {outcome.name: outcome.result for outcome in ordered if outcome.result is not None}
     status = FULL if episodes is None else f"{QUICK}: {episodes:,} episodes at most for each recipe"
+    status = "; ".join((status, *questions))
     claims = against.judge(results, roles, missing, status)
     picture = _draw_circuit(checkpoint.circuit, out / CIRCUIT_SECTION)
-    made = Reproduction(checkpoint.name, ordered, claims, out / "index.html", against, picture)
+    made = Reproduction(checkpoint.name, ordered, claims, out / "index.html", against, questions, picture)
     write_tables(made, out)
     return made
 
@@ -199,10 +202,10 @@ def write_tables(made: Reproduction, out: Path) -> None:
 
 def page_of(made: Reproduction) -> Page:
     """The table of claims and every figure."""
-    quick = next((claim.status for claim in made.claims if claim.status != FULL), "")
+    quick = next((claim.status for claim in made.claims if claim.status.startswith(QUICK)), "")
     how = "Intervals are 95 %, bootstrapped over episodes. Verdicts follow from the numbers by the rule beside them."
     return Page(
-        title=f"{made.against.title} on {made.checkpoint}",
+        title=" ".join((f"{made.against.title} on {made.checkpoint}", *made.questions)),
         notice=f"A {quick}." if quick else "",
         lead=" ".join(filter(None, (f"{len(made.claims)} claims: {tally(made.claims)}.", how, made.against.note))),
         columns=("Fig.", "claim", made.against.where, "this checkpoint", made.against.rule, "verdict", "recipe"),
@@ -238,15 +241,18 @@ def _section(outcome: Outcome, made: Reproduction) -> Section:
     file = os.path.relpath(result.folder / ROWS, made.index.parent) if result.folder else ""
     return Section(
         outcome.name, result.provenance.description, outcome.pictures, (), claims,
-        _command(outcome.name, result.provenance), text, ROW_TITLES, [row_cells(row) for row in overall(result.rows)],
-        file, _provenance(result.provenance),
+        _command(outcome.name, result.provenance, made.questions), text,
+        ROW_TITLES, [row_cells(row) for row in overall(result.rows)], file, _provenance(result.provenance),
     )  # fmt: skip
 
 
-def _command(name: str, origin: Provenance) -> str:
+def _command(name: str, origin: Provenance, questions: Sequence[str]) -> str:
     shipped = next((known for known in recipe_names() if known.rpartition("/")[2] == name), name)
     count = origin.recipe.get("episodes", {}).get("count")
-    return f"steer run {shipped} checkpoint={origin.checkpoint.name} episodes.count={count}"
+    others = [change for change in questions if not change.startswith("episodes.count=")]
+    return " ".join(
+        ("steer run", shipped, f"checkpoint={origin.checkpoint.name}", *map(quote, others), f"episodes.count={count}")
+    )
 
 
 def _provenance(origin: Provenance) -> list[tuple[str, str]]:
@@ -291,11 +297,16 @@ def without_missing_roles(loaded: Loaded, names: Names) -> tuple[Loaded, tuple[s
     measures = [_measure(measure, there) for measure in recipe.measures]
     changes: dict[str, Any] = {"measures": tuple(measure for measure in measures if measure is not None)}
     if isinstance(recipe, Compare):
-        kept = [c for c in recipe.conditions if all(map(there, (*c.ablate, *c.keep, *c.among)))]
-        changes["conditions"] = tuple(kept)
+        changes["conditions"] = tuple(condition for condition in recipe.conditions if _played(condition, there))
     if not changes["measures"] or changes.get("conditions") == ():
         raise SteerError(*dict.fromkeys(lost))
     return replace(loaded, recipe=recipe.model_copy(update=changes)), tuple(dict.fromkeys(lost))
+
+
+def _played(condition: Condition, there: Callable[[str], bool]) -> bool:
+    """Are the heads there that a condition needs? `:any` beside others that are ablated need not be."""
+    needed = [name for name in condition.ablate if ":any" not in name] or condition.ablate
+    return all(map(there, (*needed, *condition.keep, *condition.among)))
 
 
 def _measure(measure: Spec, there: Callable[[str], bool]) -> Spec | None:
