@@ -13,6 +13,7 @@ from steer.engine.engine import Engine
 from steer.experiments import one
 from steer.models.families import load_subject
 from steer.recipe.load import Loaded
+from steer.results.directions import filed
 from steer.results.provenance import Provenance, Weights
 from steer.results.result import Result, content_hash
 
@@ -70,13 +71,18 @@ def subject_at(point: Loaded, loaded: Loaded, subject: Subject) -> Subject:
 
 
 def together(loaded: Loaded, results: Sequence[Result], content: str) -> Result:
-    """One result of the points' rows. What figures need beyond rows is of single points, and left out."""
+    """One result of the points' rows and subspaces. What figures need beyond rows is of single points, and left out."""
     rows = [
         replace(row, levels=(*levels, *row.levels))
         for (levels, _), result in zip(loaded.points, results, strict=True)
         for row in result.rows
     ]
-    return Result(_provenance([result.provenance for result in results], content), rows)
+    subspaces = {
+        "_".join([*(f"{key}_{value}" for key, value in levels), name]): subspace
+        for (levels, _), result in zip(loaded.points, results, strict=True)
+        for name, subspace in result.subspaces.items()
+    }
+    return Result(_provenance([result.provenance for result in results], content), rows, subspaces=filed(subspaces))
 
 
 def _provenance(origins: list[Provenance], content: str) -> Provenance:

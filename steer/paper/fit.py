@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from steer.anatomy.named import named_keys
 from steer.anatomy.names import Names
 from steer.base.errors import SteerError
-from steer.recipe.kinds.compare import Compare
+from steer.recipe.kinds.compare import Compare, Condition
 from steer.recipe.load import Loaded
 
 if TYPE_CHECKING:
@@ -48,11 +48,16 @@ def without_missing_roles(loaded: Loaded, names: Names) -> tuple[Loaded, tuple[s
     measures = [_measure(measure, there) for measure in recipe.measures]
     changes: dict[str, Any] = {"measures": tuple(measure for measure in measures if measure is not None)}
     if isinstance(recipe, Compare):
-        kept = [c for c in recipe.conditions if all(map(there, (*c.ablate, *c.keep, *c.among)))]
-        changes["conditions"] = tuple(kept)
+        changes["conditions"] = tuple(condition for condition in recipe.conditions if _played(condition, there))
     if not changes["measures"] or changes.get("conditions") == ():
         raise SteerError(*dict.fromkeys(lost))
     return replace(loaded, recipe=recipe.model_copy(update=changes)), tuple(dict.fromkeys(lost))
+
+
+def _played(condition: Condition, there: Callable[[str], bool]) -> bool:
+    """Are the heads there that a condition needs? `:any` beside others that are ablated need not be."""
+    needed = [name for name in condition.ablate if ":any" not in name] or condition.ablate
+    return all(map(there, (*needed, *condition.keep, *condition.among)))
 
 
 def _measure(measure: Spec, there: Callable[[str], bool]) -> Spec | None:

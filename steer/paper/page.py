@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from steer.base.shipped import recipe_names
 from steer.drawing.page import Line, Page, Section
-from steer.paper.verdicts import AS, DIFFERS, FULL, OPEN, Verdict, tally
+from steer.paper.verdicts import AS, DIFFERS, OPEN, QUICK, Verdict, tally
 from steer.results.circuit import CIRCUIT
 from steer.results.files import ROWS
 from steer.results.rows import ROW_TITLES, overall, row_cells
@@ -23,10 +25,10 @@ MARKS = {AS: "same", DIFFERS: "other", OPEN: "open"}  # the colour of a verdict'
 
 def page_of(made: Reproduction) -> Page:
     """The table of claims and every figure."""
-    quick = next((claim.status for claim in made.claims if claim.status != FULL), "")
+    quick = next((claim.status for claim in made.claims if claim.status.startswith(QUICK)), "")
     how = "Intervals are 95 %, bootstrapped over episodes. Verdicts follow from the numbers by the rule beside them."
     return Page(
-        title=f"{made.against.title} on {made.checkpoint}",
+        title=" ".join((f"{made.against.title} on {made.checkpoint}", *made.questions)),
         notice=f"A {quick}." if quick else "",
         lead=" ".join(filter(None, (f"{len(made.claims)} claims: {tally(made.claims)}.", how, made.against.note))),
         columns=("Fig.", "claim", made.against.where, "this checkpoint", made.against.rule, "verdict", "recipe"),
@@ -62,15 +64,18 @@ def _section(outcome: Outcome, made: Reproduction) -> Section:
     file = os.path.relpath(result.folder / ROWS, made.index.parent) if result.folder else ""
     return Section(
         outcome.name, result.provenance.description, outcome.pictures, (), claims,
-        _command(outcome.name, result.provenance), text, ROW_TITLES, [row_cells(row) for row in overall(result.rows)],
-        file, _provenance(result.provenance),
+        _command(outcome.name, result.provenance, made.questions), text,
+        ROW_TITLES, [row_cells(row) for row in overall(result.rows)], file, _provenance(result.provenance),
     )  # fmt: skip
 
 
-def _command(name: str, origin: Provenance) -> str:
+def _command(name: str, origin: Provenance, questions: Sequence[str]) -> str:
     shipped = next((known for known in recipe_names() if known.rpartition("/")[2] == name), name)
     count = origin.recipe.get("episodes", {}).get("count")
-    return f"steer run {shipped} checkpoint={origin.checkpoint.name} episodes.count={count}"
+    others = [change for change in questions if not change.startswith("episodes.count=")]
+    return " ".join(
+        ("steer run", shipped, f"checkpoint={origin.checkpoint.name}", *map(quote, others), f"episodes.count={count}")
+    )
 
 
 def _provenance(origin: Provenance) -> list[tuple[str, str]]:

@@ -76,6 +76,7 @@ class Reproduction(Shown):
     claims: list[Verdict]
     index: Path
     against: Against = PAPER
+    questions: tuple[str, ...] = ()  # `episodes.KEY=VALUE`, where other questions were asked than the recipes'
     circuit: Path | None = None  # the picture of the checkpoint's circuit, where one is known
 
     def card(self) -> Card:
@@ -92,11 +93,11 @@ class Reproduction(Shown):
 
 def reproduce(
     checkpoint: Checkpoint, out: Path, advance: Advance, episodes: int | None = None, force: bool = False,
-    against: Against = PAPER, cluster: Cluster | None = None, place: str = "",
+    against: Against = PAPER, cluster: Cluster | None = None, place: str = "", questions: tuple[str, ...] = (),
 ) -> Reproduction:  # fmt: skip
     """Run every recipe of the paper, each on its own number of episodes, capped by `episodes`.
 
-    `place`: where the workers of a cluster find the checkpoint.
+    `questions`: changes of every recipe's episodes. `place`: where the workers of a cluster find the checkpoint.
     """
     fitted: dict[Path, Loaded] = {}
     missing: dict[str, str] = {}
@@ -104,7 +105,7 @@ def reproduce(
     paths = against.recipes()
     for path in paths:
         try:
-            fitted[path], lost = fit(load_recipe(str(path), task=checkpoint.task), checkpoint, episodes)
+            fitted[path], lost = fit(load_recipe(str(path), *questions, task=checkpoint.task), checkpoint, episodes)
         except SteerError as error:  # a role that this checkpoint lacks: the table says so
             lost = tuple(dict.fromkeys(fault.text for fault in error.faults))
             outcomes[path] = Outcome(path.stem, faults=lost)
@@ -117,9 +118,10 @@ def reproduce(
     ordered = [outcomes[path] for path in paths]
     results = {outcome.name: outcome.result for outcome in ordered if outcome.result is not None}
     status = FULL if episodes is None else f"{QUICK}: {episodes:,} episodes at most for each recipe"
+    status = "; ".join((status, *questions))
     claims = against.judge(results, roles, missing, status)
     picture = _draw_circuit(checkpoint.circuit, out / CIRCUIT_SECTION)
-    made = Reproduction(checkpoint.name, ordered, claims, out / "index.html", against, picture)
+    made = Reproduction(checkpoint.name, ordered, claims, out / "index.html", against, questions, picture)
     write_tables(made, out)
     return made
 
