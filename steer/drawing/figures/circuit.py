@@ -11,7 +11,7 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 from matplotlib.path import Path as Bezier
 from matplotlib.text import Text
 
-from steer.anatomy.nodes import parse_site
+from steer.anatomy.nodes import parse_node, parse_site
 from steer.base.errors import SteerError
 from steer.drawing.figures.routes import Box, route
 from steer.drawing.figures.theme import (
@@ -83,10 +83,16 @@ def placed(rows: dict[str, list[str]]) -> dict[str, Place]:
     """Blocks from the bottom up, each centred; MLPs stand on the right of them all, out of the way of other paths."""
     aside = max(map(len, rows.values()), default=1) / 2
     return {
-        node: (aside if "mlp" in node else 0.5 + place - len(nodes) / 2, float(number))
+        node: (aside if is_mlp(node) else 0.5 + place - len(nodes) / 2, float(number))
         for number, nodes in enumerate(rows.values())
         for place, node in enumerate(nodes)
     }
+
+
+def is_mlp(node: str) -> bool:
+    """What has a layer but no heads."""
+    parsed = parse_node(node)
+    return parsed.layer is not None and not parsed.is_head
 
 
 def strongest(circuit: Circuit) -> list[Edge]:

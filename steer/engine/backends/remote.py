@@ -74,10 +74,11 @@ class Remote:
 
 
 def inputs_of(state: Any) -> dict[str, Tensor]:
-    """The tokens of a pass as the model's own forward takes them: positions count real tokens."""
-    mask = state.real["dec"].long()
+    """The tokens of a pass (one sequence) as the model's own forward takes them: positions count real tokens."""
+    ((sequence, tokens),) = state.tokens.items()
+    mask = state.real[sequence].long()
     positions = (mask.cumsum(-1) - 1).clamp(min=0)
-    return {"input_ids": state.tokens["dec"], "attention_mask": mask, "position_ids": positions, "use_cache": False}
+    return {"input_ids": tokens, "attention_mask": mask, "position_ids": positions, "use_cache": False}
 
 
 def visit(network: Any, visits: Sequence[tuple[str, Mapping[str, Any], Sequence[Sent], bool]]) -> dict[str, Tensor]:
