@@ -25,6 +25,7 @@ from steer.experiments.activations import axes_of, axis_names, in_order
 from steer.experiments.examples import Shown, examples_of
 from steer.experiments.places import Spread, cut_warning, place_warnings
 from steer.experiments.subspaces import Fitting, Pairs, learn, shuffled, training_pairs
+from steer.measures.arrived import Change
 from steer.measures.collect import Collectors
 from steer.measures.measure import Gathered
 from steer.measures.setting import Setting
@@ -50,7 +51,7 @@ class Gathering:
     """What some runs on some batches gave."""
 
     measures: list[Gathered]
-    arrived: dict[tuple[str, int], float]
+    arrived: dict[Change, float]
     tensors: Saved
 
 
