@@ -58,6 +58,8 @@ def direction(
     from steer.results.directions import write_direction
 
     if sae is not None:
+        if site or label or variable:
+            raise SteerError("--sae says itself where its rows belong: leave out --site, --label and --variable")
         found = from_sae(Path(sae), feature)
     else:
         if not site or bool(label) == bool(variable):

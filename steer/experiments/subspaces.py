@@ -7,7 +7,6 @@ plan. A search always finds something: the recipe's controls (`recipe/kinds/alig
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -28,7 +27,7 @@ from steer.models.subject import Subject
 from steer.plan.plan import CLEAN, COUNTERPART, Current, Edit, Of, Run, Spot, Stored, Within, make_plan
 from steer.recipe.lowering import Lowered, Search
 from steer.recipe.schema import Learning, Recipe
-from steer.results.directions import About, Direction, Floats
+from steer.results.directions import About, Direction, Floats, filed
 from steer.tasks.task import ANSWER, Example
 
 FEWEST = 8  # examples that a search is fitted on
@@ -75,11 +74,12 @@ def as_files(
 ) -> dict[str, Direction]:
     """The subspaces that were learnt, to be written beside a result: recipes can name them. Controls are left out."""
     own = [search for search in lowered.searches if not search.random and not search.control]
-    return {
-        re.sub(r"[^\w.-]+", "_", stored.name).strip("_"): Direction(learnt[stored], _about(recipe, subject, site))
+    found = {
+        stored.name: Direction(learnt[stored], _about(recipe, subject, site))
         for search in own
         for site, stored in search.rows
     }
+    return filed(found)
 
 
 def _about(recipe: Recipe, subject: Subject, site: Site) -> About:

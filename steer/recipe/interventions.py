@@ -17,7 +17,7 @@ from typing_extensions import Self
 from steer.anatomy.layout import touched
 from steer.anatomy.named import AnySites, Ports, Sites
 from steer.anatomy.nodes import BETWEEN_TOKENS, Site
-from steer.base.errors import Key, SteerError
+from steer.base.errors import Key
 from steer.base.yaml import AT_LEAST_ONE, Strict
 from steer.plan.plan import (
     CLEAN,
@@ -38,7 +38,8 @@ from steer.recipe.edits import exchange
 from steer.recipe.lowering import Lowering
 from steer.recipe.meant import differing
 from steer.recipe.schema import Spots
-from steer.results.directions import Direction, random_like, read_direction
+from steer.recipe.stored import read_used
+from steer.results.directions import Direction, random_like
 
 WAYS = ("ablate", "from", "add", "scale", "project", "freeze")
 REPLACING = ("ablate", "from", "freeze")  # what stood there before is gone
@@ -235,7 +236,7 @@ def _exchanged(said: Any, lowering: Lowering, key: Key) -> Made:
 
 def _added(said: Any, lowering: Lowering, key: Key, sites: Sequence[Site], into: Sequence[Site]) -> Made:
     spot: Key = (*key, "add", "direction")
-    found = _file(said.add.direction, lowering, spot, sites)
+    found = read_used(said.add.direction, lowering, spot, sites)
     if found is None:
         return NOTHING
     if said.add.row >= len(found.rows):
@@ -260,7 +261,7 @@ def _added(said: Any, lowering: Lowering, key: Key, sites: Sequence[Site], into:
 
 
 def _projected(said: Any, lowering: Lowering, key: Key, sites: Sequence[Site], into: Sequence[Site]) -> Made:
-    found = _file(said.project.subspace, lowering, (*key, "project", "subspace"), sites)
+    found = read_used(said.project.subspace, lowering, (*key, "project", "subspace"), sites)
     if found is None:
         return NOTHING
     if found.rank < len(found.rows):
@@ -277,14 +278,3 @@ def _projected(said: Any, lowering: Lowering, key: Key, sites: Sequence[Site], i
         return edits(f"random {draw + 1}", random_like(found, draw))
 
     return Made((Version(edits(said.project.subspace, found), random=drawn),))
-
-
-def _file(name: str, lowering: Lowering, key: Key, sites: Sequence[Site]) -> Direction | None:
-    """The direction or subspace of a file, which must have as many features as each site."""
-    try:
-        found = read_direction(lowering.folder / name)
-    except SteerError as error:
-        for fault in error.faults:
-            lowering.names.fault(key, fault)
-        return None
-    return found

@@ -53,6 +53,7 @@ def lower(recipe: Recipe, model: Names, lengths: Mapping[str, int] | None = None
         recipe.clean_name,
         lowering.stored,
         tuple(lowering.searches),
+        tuple(lowering.used),
     )
 
 

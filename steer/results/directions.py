@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
@@ -79,6 +81,11 @@ def random_like(direction: Direction, seed: int) -> Direction:
     lengths = np.linalg.norm(direction.rows, axis=1, keepdims=True)
     rows = drawn / np.linalg.norm(drawn, axis=1, keepdims=True) * lengths
     return Direction(rows, About(way="random", site=direction.about.site, seed=seed, scores={}))
+
+
+def filed(named: Mapping[str, Direction]) -> dict[str, Direction]:
+    """By names that are names of files."""
+    return {re.sub(r"[^\w.-]+", "_", name).strip("_"): direction for name, direction in named.items()}
 
 
 def write_direction(direction: Direction, path: Path) -> None:

@@ -55,12 +55,15 @@ BEFORE = r2((0.55, 0.60, 0.65))
     ("after", "null", "told"),
     [
         ((0.01, 0.03, 0.05), 0.02, AS),
-        ((0.01, 0.03, 0.07), 0.02, OPEN),  # at chance, as far as is known: perhaps more than a tenth is left
-        ((0.03, 0.04, 0.05), 0.02, DIFFERS),  # hardly anything, but above chance for sure
+        ((0.03, 0.04, 0.05), 0.02, AS),  # above chance for sure, and hardly anything
+        ((0.01, 0.03, 0.07), 0.02, OPEN),  # perhaps more than a tenth is left
+        ((0.06, 0.061, 0.07), 0.02, OPEN),
+        ((0.061, 0.065, 0.07), 0.02, DIFFERS),
+        ((0.07, 0.08, 0.09), 0.10, DIFFERS),  # more than a tenth of it, though at chance
         ((0.55, 0.60, 0.65), 0.02, DIFFERS),
     ],
 )
-def test_erased_is_at_chance_with_nearly_nothing_left(after: Ends, null: float, told: str):
+def test_erased_is_a_tenth_left_interval_and_all(after: Ends, null: float, told: str):
     assert changed(claims.erased, BEFORE, r2(after, null)) == told
 
 

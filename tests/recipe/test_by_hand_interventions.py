@@ -205,8 +205,9 @@ def test_a_counterpart_needs_a_variable_and_rows_fit_their_site(row: Path):
     edits = [{"sites": "enc-self-0.1.z", "from": "counterpart"}]
     with pytest.raises(SteerError, match="a counterpart needs `variable`"):
         ask(MODEL, EPISODES, **keys, conditions=[{"name": "lent", "edits": edits}])
+    write_direction(Direction(read_direction(row).rows, About(way="difference", scores={})), row)  # of no site
     edits = [{"sites": "enc-mlp-1", "add": {"direction": str(row)}}]
-    with pytest.raises(SteerError, match="has 5 features, enc-mlp-1 has 16"):
+    with pytest.raises(SteerError, match=r"conditions.0.edits.0.add.direction: .* has 5 features, enc-mlp-1 has 16"):
         ask(MODEL, EPISODES, **COMMON, conditions=[{"name": "added", "edits": edits}])
 
 
@@ -302,3 +303,64 @@ def test_scales_and_controls_are_columns(row: Path):
     found = {(r.level("set"), r.level("scale"), r.level("control")) for r in result.rows}
     own = {("dose", scale, None) for scale in (-2.0, 0.0, 2.0)}
     assert found == {(None, None, None), *own, ("dose", -2.0, "random 1"), ("dose", 2.0, "random 1")}
+
+
+def test_doses_of_two_edits_are_crossed(row: Path):
+    """One head gets the direction 1 or 2 times, another -1 or 3 times: four conditions."""
+    write_direction(Direction(read_direction(row).rows, About(way="difference", scores={})), row)  # of no site
+    edits = [
+        {"sites": "enc-self-0.1.z", "add": {"direction": str(row), "scale": [1, 2]}},
+        {"sites": "enc-self-1.0.z", "add": {"direction": str(row), "scale": [-1, 3]}},
+    ]
+    keys = COMMON | {"controls": 0, "no_controls": "the random ones are tested elsewhere"}
+    result = ask(MODEL, EPISODES, **keys, conditions=[{"name": "two", "edits": edits}])
+    vector = torch.from_numpy(read_direction(row).rows[0])
+
+    def doses(first: float, second: float):
+        return lambda trial: {
+            "enc-self-0.1.z": lambda old, seen: old + first * vector,
+            "enc-self-1.0.z": lambda old, seen: old + second * vector,
+        }
+
+    by_hand = {f"two, x {a}, x {b}": doses(a, b) for a in (1, 2) for b in (-1, 3)}
+    same(result, conditions(**by_hand), trials(NET, EPISODES, OTHERS), SITES)
+    levels = {(one.level("scale"), one.level("scale 2")) for one in result.rows if one.level("set")}
+    assert levels == {(1.0, -1.0), (1.0, 3.0), (2.0, -1.0), (2.0, 3.0)}
+
+
+def test_no_dose_and_no_dimension_change_nothing_bitwise_and_all_are_the_whole_site(row: Path, tmp_path: Path):
+    rng = np.random.default_rng(2)
+    for name, rows in (("none", np.zeros((0, 5))), ("all", rng.standard_normal((5, 5)))):
+        write_direction(Direction(rows, About(way="align", site="enc-self-0.1.z", scores={})), tmp_path / name)
+    site = {"sites": "enc-self-0.1.z"}
+    several = {
+        "nothing added": {"add": {"direction": str(row), "scale": 0}},
+        "no dimension": {"project": {"subspace": str(tmp_path / "none"), "inside": "counterpart"}},
+        "all dimensions": {"project": {"subspace": str(tmp_path / "all"), "inside": "counterpart"}},
+        "whole": {"from": "counterpart"},
+    }
+    named = [{"name": name, "edits": [site | edit]} for name, edit in several.items()]
+    tensors = ask(MODEL, EPISODES, **COMMON, conditions=named).tensors
+    for read in SITES:
+        for name in ("nothing added", "no dimension"):
+            assert torch.equal(tensors[f"{name}/{read}"], tensors[f"before/{read}"])
+        torch.testing.assert_close(
+            tensors[f"all dimensions/{read}"], tensors[f"whole/{read}"], rtol=0, atol=1e-10, equal_nan=True
+        )
+    assert not torch.equal(tensors["whole/logits"], tensors["before/logits"])
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "clash"),
+    [([1, 2], [2, 3], True), ([1, 2], [3], False), (["first"], [3], True), ([], ["last"], True)],
+)
+def test_two_edits_contradict_each_other_only_where_they_may_meet(first, second, clash: bool):
+    """Where a place has a name, only the examples know its number: such edits may meet."""
+    edits = [{"sites": "enc-self-0.1.z", "scale": 2}, {"sites": "enc-self-0.1.z", "ablate": "zero"}]
+    edits = [edit | {"places": places} if places else edit for edit, places in zip(edits, (first, second), strict=True)]
+    keys = COMMON | {"tensors": [], "conditions": [{"name": "two", "edits": edits}]}
+    if not clash:
+        assert ask(MODEL, EPISODES, **keys).rows
+        return
+    with pytest.raises(SteerError, match=r"conditions.0.edits.1: enc-self-0.1.z is replaced here, which undoes edit 1"):
+        ask(MODEL, EPISODES, **keys)
