@@ -112,7 +112,9 @@ def training_pairs(subject: Subject, learning: Learning, judged: Inputs) -> Pair
     both = [pair for pair in pairs if seen.isdisjoint(one.prompt for one in pair)]
     if len(both) < FEWEST:
         text = f"{len(both)} examples with a counterpart {learning.variable!r} are left that it is not judged on"
-        raise KeyedError([(("train",), f"{text}; a search needs at least {FEWEST}")])
+        raise KeyedError(
+            [(("train",), f"{text}; a search needs at least {FEWEST} (more, of another `split`, or `seed`)")]
+        )
     return Pairs([one for one, _ in both], [other for _, other in both])
 
 
