@@ -26,6 +26,7 @@ from steer.experiments.examples import Shown, examples_of
 from steer.experiments.places import Spread, cut_warning, place_warnings
 from steer.experiments.stored import check_used, strangers
 from steer.experiments.subspaces import Fitting, Pairs, learn, shuffled, training_pairs
+from steer.measures.arrived import Change
 from steer.measures.collect import Collectors
 from steer.measures.measure import Gathered
 from steer.measures.setting import Setting
@@ -52,7 +53,7 @@ class Gathering:
     """What some runs on some batches gave."""
 
     measures: list[Gathered]
-    arrived: dict[tuple[str, int], float]
+    arrived: dict[Change, float]
     tensors: Saved
 
 

@@ -17,7 +17,7 @@ from torch.nn.utils.parametrizations import orthogonal
 
 from steer.anatomy.nodes import Site
 from steer.base.dice import Dice
-from steer.base.errors import KeyedError
+from steer.base.errors import KeyedError, keyed
 from steer.engine.engine import Engine
 from steer.engine.session import Inputs, Session
 from steer.engine.values import Worlds
@@ -105,13 +105,16 @@ def features(engine: Engine, site: Site) -> int:
 def training_pairs(subject: Subject, learning: Learning, judged: Inputs) -> Pairs:
     """Without any prompt that the search is judged on, as an example or as a counterpart."""
     seen = {one.prompt for one in (*judged.examples, *judged.counterparts)}
-    drawn = subject.task.examples(learning.train, subject.data_seed, learning.variable)
+    with keyed("train"):
+        drawn = subject.task.examples(learning.train, subject.data_seed, learning.variable)
     found = pairs_of(subject, drawn, learning.variable)
     pairs = zip(found.examples, found.counterparts, strict=True)
     both = [pair for pair in pairs if seen.isdisjoint(one.prompt for one in pair)]
     if len(both) < FEWEST:
         text = f"{len(both)} examples with a counterpart {learning.variable!r} are left that it is not judged on"
-        raise KeyedError([(("train",), f"{text}; a search needs at least {FEWEST}")])
+        raise KeyedError(
+            [(("train",), f"{text}; a search needs at least {FEWEST} (more, of another `split`, or `seed`)")]
+        )
     return Pairs([one for one, _ in both], [other for _, other in both])
 
 

@@ -36,6 +36,7 @@ from steer.plan.plan import (
 )
 from steer.recipe.edits import exchange
 from steer.recipe.lowering import Lowering
+from steer.recipe.meant import differing
 from steer.recipe.schema import Spots
 from steer.recipe.stored import read_used
 from steer.results.directions import Direction, random_like
@@ -149,6 +150,7 @@ def _made(said: Any, lowering: Lowering, key: Key, variable: str | None) -> Made
         return _exchanged(said, lowering, key)
     into = lowering.names.ports((*key, "into"), said.into) if said.into else []
     sites = _sources(said, lowering, key, into) if said.into else _sites(said, lowering, key)
+    sites = differing(said, lowering, (*key, "sites"), sites) if not lowering.names.faults else []
     if lowering.names.faults:
         return NOTHING
     match way:
@@ -178,6 +180,9 @@ def _sites(said: Any, lowering: Lowering, key: Key) -> list[Site]:
     between = [site for site in named if site.port in BETWEEN_TOKENS]
     if between and (said.add or said.project):
         lowering.names.fault((*key, "sites"), f"{between[0]} is between tokens and has no features", between[0])
+    elif between and said.ablate in ("mean", "resample"):
+        text = f"{between[0]} is between the tokens of one example: no other example has a value for it"
+        lowering.names.fault((*key, "sites"), f"{text} (zero, counterpart)", between[0])
     written = [site for site in named if site.port == "out"]
     if written and (said.add or said.project or said.scale is not None):
         text = f"{written[0]} is computed from z: edit {written[0].node}.z, or the stream"
@@ -188,7 +193,9 @@ def _sites(said: Any, lowering: Lowering, key: Key) -> list[Site]:
 def _sources(said: Any, lowering: Lowering, key: Key, into: Sequence[Site]) -> list[Site]:
     """The sites from which the named nodes' writes are computed; each must feed each port directly."""
     nodes = lowering.names.sources((*key, "sites"), said.sites, list(into))
-    return [lowering.layout.write(node) for node in nodes]
+    writes = {node: lowering.layout.write(node) for node in nodes}
+    lowering.names.rename((*key, "sites"), writes)
+    return list(writes.values())
 
 
 def _edits(said: Any, lowering: Lowering, sites: Sequence[Site], into: Sequence[Site], value: Value) -> list[Edit]:
@@ -236,6 +243,8 @@ def _added(said: Any, lowering: Lowering, key: Key, sites: Sequence[Site], into:
         lowering.names.fault((*key, "add", "row"), f"the file has rows 0 to {len(found.rows) - 1}")
         return NOTHING
     one = Direction(found.rows[said.add.row : said.add.row + 1], found.about)
+    if not one.rows.any():
+        lowering.names.fault(spot, f"{said.add.direction}: row {said.add.row} holds zeros alone: nothing is added")
 
     def edits(name: str, direction: Direction, scale: float) -> tuple[Edit, ...]:
         stored = lowering.store(name, direction.rows[0])
@@ -255,6 +264,9 @@ def _projected(said: Any, lowering: Lowering, key: Key, sites: Sequence[Site], i
     found = read_used(said.project.subspace, lowering, (*key, "project", "subspace"), sites)
     if found is None:
         return NOTHING
+    if found.rank < len(found.rows):
+        text = f"{said.project.subspace}: {len(found.rows)} rows span {found.rank} dimensions: they are no basis"
+        lowering.names.fault((*key, "project", "subspace"), text)
     known: dict[str, Value] = {"zero": Zero(), "mean": Mean(), "counterpart": Of(COUNTERPART)}
     inside = known[said.project.inside]
 

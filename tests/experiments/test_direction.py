@@ -14,6 +14,7 @@ from small import ask, net_of, of_arity, talker
 
 import steer
 from steer.base.errors import SteerError
+from steer.base.shipped import RECIPES
 from steer.experiments.direction import Points, Wanted, _from_points, find_direction, from_sae
 from steer.results.directions import About, Direction, read_direction, write_direction
 from steer.results.provenance import Weights
@@ -184,3 +185,17 @@ def test_a_head_of_other_weights_has_other_features(tmp_path: Path, monkeypatch:
         used(tmp_path, About(way="difference", site=SITE, **other), SITE)
     rows = used(tmp_path, About(way="difference", site="enc-mlp-1", **other), "enc-mlp-1", 16).rows
     assert all("found in other weights: " in row.warning for row in rows)
+
+
+def test_on_a_hugging_face_model_and_a_file_of_prompts():
+    file = RECIPES / "induction" / "induction.jsonl"
+    keys = {"site": "dec-resid-0.post", "variable": "query", "checkpoint": "hf:induction"}
+    found = steer.direction(task=file, episodes=6, **keys)
+    assert found.rows.shape[0] == 1
+    assert found.about.scores["norm"] > 0
+    assert found.about.words == "counterpart (query) minus example"
+    assert found.about.sha256
+    with pytest.raises(SteerError, match="no split named 'tests'"):
+        steer.direction(task=file, split="tests", **keys)
+    with pytest.raises(SteerError):  # without a file there is nothing to look at
+        steer.direction(**keys)

@@ -130,6 +130,26 @@ def test_a_subspace_is_emptied_or_filled(plane: Path, inside: str):
     same(result, conditions(projected=by_hand), trials(NET, EPISODES, OTHERS), SITES)
 
 
+@pytest.mark.parametrize("site", ["enc-self-0.1.q", "dec-self-0.0.k", "dec-cross-1.0.v"])
+def test_queries_keys_and_values_have_the_features_of_one_head(row: Path, site: str):
+    edits = {"added": {"add": {"direction": str(row)}}, "zeroed": {"ablate": "zero"}}
+    keys = COMMON | {"controls": 0, "no_controls": "the random one is tested elsewhere"}
+    told = [{"name": name, "edits": [{"sites": site, **edit}]} for name, edit in edits.items()]
+    vector = torch.from_numpy(read_direction(row).rows[0])
+    by_hand = conditions(
+        added=lambda trial: {site: lambda old, seen: old + vector},
+        zeroed=lambda trial: {site: lambda old, seen: torch.zeros_like(old)},
+    )
+    same(ask(MODEL, EPISODES, **keys, conditions=told), by_hand, trials(NET, EPISODES, OTHERS), SITES)
+
+
+@pytest.mark.parametrize("site", ["enc-self-0.1.pattern", "logits"])
+def test_attention_and_logits_can_be_nothing(site: str):
+    told = [{"name": "zeroed", "edits": [{"sites": site, "ablate": "zero"}]}]
+    by_hand = conditions(zeroed=lambda trial: {site: lambda old, seen: torch.zeros_like(old)})
+    same(ask(MODEL, EPISODES, **COMMON, conditions=told), by_hand, trials(NET, EPISODES, OTHERS), SITES)
+
+
 def test_a_path_edit_is_seen_by_one_port_alone():
     """A head of the encoder, tripled everywhere, is taken out of one head's keys; positions are exchanged elsewhere."""
     edits = [
@@ -161,6 +181,15 @@ FAULTS = {
     "is no file of a direction": [{"sites": "enc-self-0.1.z", "add": {"direction": __file__}}],
     "cannot be read": [{"sites": "enc-self-0.1.z", "add": {"direction": "nowhere.safetensors"}}],
     "has no features": [{"sites": "enc-self-0.1.pattern", "add": {"direction": "nowhere.safetensors"}}],
+    "no other example has a value for it": [{"sites": "enc-self-0.1.pattern", "ablate": "mean"}],
+    "scores is between the tokens": [{"sites": "enc-self-0.1.scores", "ablate": "resample"}],
+    "enc.pos is the same in every episode, so that mean": [{"sites": ["enc.tok", "enc.pos"], "ablate": "mean"}],
+    "so that resample leaves it": [{"sites": "enc.pos", "ablate": "resample", "into": "enc-self-0.1.k"}],
+    "dec.tok does not depend on the prompt": [{"sites": ["enc.tok", "dec.tok"], "from": "counterpart"}],
+    "enc.pos does not depend on the prompt": [{"sites": "enc.pos", "ablate": "counterpart", "into": "enc-self-0.1.k"}],
+    "edits.0: the other edits of this condition replace all that enc-self-0.1.z could": [
+        {"sites": "enc-self-0.1.z", "scale": 2}, {"sites": "enc.memory", "from": "counterpart"},
+    ],
     "does not feed dec-cross-1.0.k": [{"sites": "dec-mlp-0", "ablate": "zero", "into": "dec-cross-1.0.k"}],
 }  # fmt: skip
 
@@ -180,6 +209,30 @@ def test_a_counterpart_needs_a_variable_and_rows_fit_their_site(row: Path):
     edits = [{"sites": "enc-mlp-1", "add": {"direction": str(row)}}]
     with pytest.raises(SteerError, match=r"conditions.0.edits.0.add.direction: .* has 5 features, enc-mlp-1 has 16"):
         ask(MODEL, EPISODES, **COMMON, conditions=[{"name": "added", "edits": edits}])
+
+
+def test_an_edit_is_not_lost_where_only_a_part_is_replaced():
+    """At some places, or for one port: the rest of what an earlier edit changed arrives."""
+    for other in ({"sites": "enc.memory", "from": "counterpart", "places": [1]},
+                  {"sites": "enc-self-1.*", "ablate": "zero", "into": "dec-cross-1.0.k"}):  # fmt: skip
+        told = [{"name": "both", "edits": [{"sites": "enc-self-0.1.z", "scale": 2}, other]}]
+        assert ask(MODEL, EPISODES, **COMMON, conditions=told).rows
+
+
+@pytest.mark.parametrize(
+    ("rows", "edit", "says"),
+    [
+        (np.zeros((1, 5)), {"add": {"direction": "it"}}, "row 0 holds zeros alone"),
+        (np.zeros((1, 5)), {"project": {"subspace": "it"}}, "1 rows span 0 dimensions"),
+        (np.ones((2, 5)), {"project": {"subspace": "it"}}, "2 rows span 1 dimensions"),
+        (np.ones((0, 5)), {"project": {"subspace": "it"}}, "rows of features are needed"),
+    ],
+)
+def test_rows_that_span_nothing_of_their_own_are_faults(tmp_path: Path, rows: np.ndarray, edit: dict, says: str):
+    write_direction(Direction(rows, About(way="difference", scores={})), tmp_path / "it")
+    told = {way: {key: str(tmp_path / "it") for key in said} for way, said in edit.items()}
+    with pytest.raises(SteerError, match=says):
+        ask(MODEL, EPISODES, **COMMON, conditions=[{"name": "c", "edits": [{"sites": "enc-self-0.1.z", **told}]}])
 
 
 def test_no_control_needs_a_reason(row: Path):
