@@ -93,7 +93,8 @@ def difference(theirs: Table, mine: Table) -> tuple[int, float]:
 def compared(folder: Path) -> Iterator[tuple[str, str, Table, Table]]:
     """What was asked, of which tool, its numbers and ours."""
     mine, lens = Steer(folder, "float64"), Lens(loaded(folder, SMALL, torch.float64), folder)
-    hand, pyvene = (kind(loaded(folder, SMALL, torch.float64)) for kind in (ByHand, Pyvene))
+    hand = ByHand(loaded(folder, SMALL, torch.float64))
+    pyvene = Pyvene(loaded(folder, SMALL, torch.float64))
     for port in PORTS:
         yield (
             f"{port} of each head at each place",
