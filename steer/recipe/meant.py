@@ -14,8 +14,7 @@ from steer.recipe.schema import Recipe
 
 def check_unused(recipe: Recipe, names: KeyedNames) -> None:
     """Note a fault for every key that changes nothing: its number would be read as if it did."""
-    said = recipe.model_fields_set
-    if "ablation" in said and not recipe.ablates:
+    if not recipe.ablates and recipe.ablation.model_dump(exclude_defaults=True):
         names.fault(("ablation",), f"it says what stands in for ablated values; {recipe.kind} has none")
     elif recipe.ablation.mlps == "recomputed" and not recipe.by_paths:
         text = f"{recipe.kind} changes the whole pass, in which MLPs read the changed stream anyway"

@@ -115,6 +115,18 @@ def test_settings_that_a_row_does_not_describe_are_refused(family: str, settings
         layout_of(told | settings)
 
 
+@pytest.mark.parametrize("told", [{"model_type": ["gpt2"]}, {"model_type": {}}, {"model_type": None}, {}], ids=str)
+def test_a_family_that_is_no_name_is_refused(told: dict[str, Any]):
+    with pytest.raises(CheckpointError, match=r"config.json: .*the families with a row are"):
+        row_of(told, "config.json")
+
+
+@pytest.mark.parametrize("classes", [3, "GPT2LMHeadModel", [["GPT2LMHeadModel"]], {"a": 1}], ids=str)
+def test_classes_that_are_no_list_of_names_are_refused(classes: Any):
+    with pytest.raises(CheckpointError, match="architectures: a list of names"):
+        row_of({"model_type": "gpt2", "architectures": classes}, "config.json")
+
+
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [("1.2x", ""), ("1.2", "dec-self-1.2"), ("hook_embedding", ""), ("hook_embed", "dec.tok"), ("l1h2z", "")],

@@ -150,7 +150,8 @@ def test_nothing_passes_a_frozen_site():
         ),
         ({"kind": "clean", "ablation": {"value": "zero"}}, ("ablation",), "ablated values; clean has none"),
         (
-            {"kind": "position-swap", "ports": "enc-self-0.0.v", "episodes": {"arity": 2}, "ablation": {}},
+            {"kind": "position-swap", "ports": "enc-self-0.0.v", "episodes": {"arity": 2},
+             "ablation": {"over": "token"}},
             ("ablation",), "position-swap has none",
         ),
         ({"kind": "clean", "places": [1]}, ("places",), "clean edits nothing at them"),

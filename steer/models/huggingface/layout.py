@@ -43,7 +43,7 @@ class Sizes:
 def row_of(config: Mapping[str, Any], place: str) -> Row:
     """The row of a config's family, which must say nothing that the row does not describe."""
     family = config.get("model_type")
-    if family not in ROWS:
+    if not isinstance(family, str) or family not in ROWS:
         named = unknown("family", str(family), list(ROWS)).partition(";")[0]
         raise CheckpointError(
             f"{place}: {named}; the families with a row are {', '.join(ROWS)}. A new one is a row in "
@@ -51,6 +51,8 @@ def row_of(config: Mapping[str, Any], place: str) -> Row:
         )
     row = ROWS[family]
     classes = config.get("architectures") or row.classes
+    if not isinstance(classes, list | tuple) or not all(isinstance(name, str) for name in classes):
+        raise CheckpointError(f"{place}: architectures: a list of names is needed, not {classes!r:.40}")
     if not set(classes) & set(row.classes):
         raise CheckpointError(f"{place}: the row of {family} describes {row.classes[0]}, not {', '.join(classes)}")
     if config.get("quantization_config"):
