@@ -43,6 +43,7 @@ EPISODES, TOLERANCE = 100, 1e-9
 NUMBERS = ("value", "low", "high")
 OLD = {"head": "of", "episodes": "examples"}  # a field of the file -> a row's
 LABELS = ("condition", "measure", "head", "against", "decoding", "position", "tokens", "counted", "episodes", "warning")
+THEN = {"paper/fig10_relative_index": ["freeze=[]"]}  # recipe -> changes that make it what it was
 Found = dict[str, list[dict[str, Any]] | str]
 
 
@@ -55,7 +56,8 @@ def rows_of(
     for name in recipes:
         path = str(folder / "recipes" / f"{name}.yaml") if folder else name
         try:
-            recipe = load_recipe(path, f"checkpoint={place}", f"episodes.count={EPISODES}")
+            then = THEN.get(name, ()) if folder is None else ()
+            recipe = load_recipe(path, f"checkpoint={place}", f"episodes.count={EPISODES}", *then)
             yield f"{checkpoint}/{name}", [_plain(row) for row in run_experiment(recipe, loaded, engine=engine).rows]
         except SteerError as error:
             yield f"{checkpoint}/{name}", "; ".join(fault.rpartition(": ")[2] for fault in error.faults)
