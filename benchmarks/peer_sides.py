@@ -35,7 +35,7 @@ class Lens:
         from transformer_lens import patching
 
         with contextlib.redirect_stderr(io.StringIO()):  # its progress bar
-            return getattr(patching, function)(self.model, self.given.ids, self.clean, self.given.metric)  # type: ignore[no-any-return]
+            return getattr(patching, function)(self.model, self.given.ids, self.clean, self.given.metric)
 
     def by_place(self, port: str) -> Table:
         """Each head's q, k, v, z or pattern at each place; of a pattern, the place that looks."""
