@@ -76,7 +76,7 @@ def check_same(one: Batch, other: Batch) -> int:
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--episodes", type=int, default=1_000)
-    options.add_argument("--recipes", type=int, default=0, help="the first so many; 0: all")
+    options.add_argument("--recipes", type=int, default=0, help="how many of them; 0: all")
     options.add_argument("--checkpoints", type=int, default=len(CHECKPOINTS))
     options.add_argument("--threads", action="store_true", help="also this process alone, with all its torch threads")
     chosen = options.parse_args()

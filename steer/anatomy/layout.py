@@ -185,6 +185,10 @@ class Layout:
     def is_fixed(self, node: Node) -> bool:
         return self.block(node).fixed
 
+    def is_fixed_at(self, site: Site) -> bool:
+        """The same for a site, which may be a point of a stream."""
+        return site.node in self._number and self.is_fixed(site.node)
+
     def positions(self, port: Site) -> Node | None:
         """The position embedding that a port reads; None where positions enter in another way."""
         return next((node for node in self.sources(port) if self.is_fixed(node)), None)

@@ -16,10 +16,12 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
+from yaml.constructor import SafeConstructor
 
 from steer.base.errors import ConfigError, Fault, dotted, nearest, unknown
 from steer.base.files import read_text
 from steer.base.keys import Key, Loc, keys_at
+from steer.base.yaml_nodes import compose
 
 MAX_BYTES = 1_000_000
 MAX_NODES = 20_000  # of the expanded document: stops anchors that multiply
@@ -70,8 +72,7 @@ def read(path: Path) -> Document:
 
 def parse(text: str, name: str) -> Document:
     try:
-        loader = yaml.SafeLoader(text)
-        root = loader.get_single_node()
+        loader, root = compose(text)
         document = Document(name, None)
         reader = _Reader(loader, document)
         document.data = reader.value(root, ()) if root is not None else {}
@@ -85,7 +86,7 @@ def parse(text: str, name: str) -> Document:
 class _Reader:
     """Turns YAML nodes into plain data. Notes places; refuses keys given twice, which a plain YAML loader accepts."""
 
-    def __init__(self, loader: yaml.SafeLoader, document: Document) -> None:
+    def __init__(self, loader: SafeConstructor, document: Document) -> None:
         self.loader, self.document = loader, document
         self.faults: list[Fault] = []
         self.nodes = 0

@@ -9,6 +9,7 @@ import typer
 
 from steer.base.shipped import DEFAULT
 from steer.commands.options import CheckpointOption, DeviceOption, JsonOption
+from steer.commands.subjects import TaskOption
 
 
 def direction(
@@ -31,6 +32,7 @@ def direction(
     episodes: Annotated[int, typer.Option(min=1, max=10_000, help="How many examples to look at.")] = 500,
     split: Annotated[str, typer.Option(help="Of which split (default: not the one that recipes are judged on).")] = "",
     seed: Annotated[int, typer.Option(min=0, help="Of the choice of examples and of the probe's.")] = 0,
+    task: TaskOption = None,
     device: DeviceOption = "cpu",
     json: JsonOption = False,
 ) -> None:
@@ -41,7 +43,7 @@ def direction(
 
     found = find(
         out, site=site, way=way, label=label, tokens=tokens, values=values, variable=variable, rows=rows, sae=sae,
-        feature=feature, checkpoint=checkpoint, episodes=episodes, split=split, seed=seed, device=device,
+        feature=feature, checkpoint=checkpoint, episodes=episodes, split=split, seed=seed, task=task, device=device,
     )  # fmt: skip
     about = found.about.model_dump(mode="json") | {"file": str(out), "rows": len(found.rows), "features": found.size}
     if json:

@@ -104,8 +104,10 @@ class Session:
         for edit in (edit for run in self.plan.runs for edit in run.edits):
             for at, value in _placed(edit, self.engine.layout):
                 numbers = self.inputs.stored.get(value) if isinstance(value, Stored) else None
+                if numbers is None:
+                    continue
                 size = self.engine.model.size(self.engine.steps.hook(at))[-1]
-                if numbers is not None and numbers.shape[-1] != size:
+                if numbers.shape[-1] != size:
                     raise SteerError(f"{value} has {numbers.shape[-1]} features, {at} has {size}")
 
     def _clean_pass(self) -> None:

@@ -56,7 +56,7 @@ Tell = Callable[[Order, float], None]
 
 
 class Cluster:
-    """`address`: of a running scheduler; empty: a local cluster of so many workers."""
+    """`address`: of a running scheduler; empty: a local cluster of `workers` processes."""
 
     def __init__(self, workers: int, address: str = "", say: Say = lambda text: None) -> None:
         self.address, self.say = address, say
@@ -85,7 +85,7 @@ class Cluster:
         while left:
             try:
                 for order, found in Round(self.client, left, tell):
-                    left.remove(order)
+                    left = [one for one in left if one is not order]
                     yield order, found
             except SchedulerLostError:
                 LOG.debug("the scheduler has gone; %d experiments are left", len(left))

@@ -179,17 +179,24 @@ def _between_worlds(subject: Subject, wanted: Wanted, site: Site, examples: Sequ
 
 
 def from_sae(folder: Path, row: int) -> Direction:
-    """One decoder row of a sparse autoencoder's folder, as SAELens writes it (cfg.json, sae_weights.safetensors)."""
+    """One decoder row of a sparse autoencoder's folder, as SAELens writes it (cfg.json, sae_weights.safetensors).
+
+    Its site is the folder's own word for it, a hook of TransformerLens: recipes use it there and nowhere else.
+    """
     from safetensors import SafetensorError
-    from safetensors.numpy import load
+    from safetensors.torch import load
 
     try:
         config = json.loads(read_file(folder / "cfg.json", 1_000_000, ConfigError))
         decoder = load(read_file(folder / "sae_weights.safetensors", 8_000_000_000, ConfigError))["W_dec"]
-    except (SafetensorError, json.JSONDecodeError, KeyError, TypeError) as error:
+        meta = {**config, **(config.get("metadata") or {})}
+        shape = (meta.get("d_sae", len(decoder)), meta.get("d_in", decoder.shape[-1]))
+    except (SafetensorError, json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(f"{folder}: is not a folder of a sparse autoencoder as SAELens writes it") from error
+    if tuple(decoder.shape) != shape:
+        raise ConfigError(f"{folder}: W_dec has the shape {tuple(decoder.shape)}, cfg.json says {shape}")
     if not 0 <= row < len(decoder):
         raise ConfigError(f"{folder}: has features 0 to {len(decoder) - 1:,}, not {row}")
-    meta = config.get("metadata") or config
-    words = f"feature {row} of {folder.name} ({meta.get('model_name', '?')}, {meta.get('hook_name', '?')})"
-    return Direction(np.asarray(decoder[row : row + 1], dtype=np.float64), About(way="sae", words=words, scores={}))
+    hook = str(meta.get("hook_name") or "")
+    words = f"feature {row} of {folder.name} ({meta.get('model_name', '?')}, {hook or '?'})"
+    return Direction(decoder[row : row + 1].double().numpy(), About(way="sae", site=hook, words=words, scores={}))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, cast
 from steer.base.errors import SteerError, unknown
 from steer.base.memory import parse_memory
 from steer.base.shipped import DEFAULT
-from steer.experiments.given import CheckpointLike, subject_of
+from steer.experiments.given import CheckpointLike, check_split, subject_of
 
 if TYPE_CHECKING:
     from steer.experiments.check import Checked
@@ -51,20 +51,24 @@ def direction(
     out: Path | str | None = None, *, site: str = "", way: Literal["difference", "principal", "probe"] = "difference",
     label: str = "", tokens: str = "", values: tuple[int, int] | None = None, variable: str = "", rows: int = 1,
     sae: Path | str | None = None, feature: int = 0, checkpoint: CheckpointLike = DEFAULT, episodes: int = 500,
-    split: str = "", seed: int = 0, device: str = "cpu",
+    split: str = "", seed: int = 0, task: Path | str | None = None, device: str = "cpu",
 ) -> Direction:  # fmt: skip
     """A direction at a site, for recipes to add or project out; written to a file, if `out` names one."""
     from steer.experiments.direction import Wanted, find_direction, from_sae
     from steer.results.directions import write_direction
 
     if sae is not None:
+        if site or label or variable:
+            raise SteerError("--sae says itself where its rows belong: leave out --site, --label and --variable")
         found = from_sae(Path(sae), feature)
     else:
         if not site or bool(label) == bool(variable):
             raise SteerError("give --site and one of --label and --variable (or --sae)")
-        subject = subject_of(checkpoint, device)
+        subject = subject_of(checkpoint, device, task=task)
+        split = split or [subject.task.splits[0], *subject.task.splits][-2]  # not the one that recipes are judged on
+        check_split(split, subject.task)
         wanted = Wanted(site, way, label, tokens, values, variable, rows, seed)
-        chosen = subject.task.selection(split=split or subject.task.splits[-2], count=episodes, seed=seed)
+        chosen = subject.task.selection(split=split, count=episodes, seed=seed)
         examples = subject.task.examples(chosen, subject.data_seed, variable or None)
         found = find_direction(subject, wanted, examples)
     if out is not None:

@@ -24,7 +24,9 @@ from steer.engine.session import Inputs, Session, reference_batches, schedule_of
 from steer.experiments.activations import axes_of, axis_names, in_order
 from steer.experiments.examples import Shown, examples_of
 from steer.experiments.places import Spread, cut_warning, place_warnings
+from steer.experiments.stored import check_used, strangers
 from steer.experiments.subspaces import Fitting, Pairs, learn, shuffled, training_pairs
+from steer.measures.arrived import Change
 from steer.measures.collect import Collectors
 from steer.measures.measure import Gathered
 from steer.measures.setting import Setting
@@ -33,6 +35,7 @@ from steer.models.subject import Subject
 from steer.plan.cut import ENOUGH, Cut, Part, Shard, cut, groups_of
 from steer.plan.plan import CLEAN, REFERENCE, Plan, Stored
 from steer.recipe.load import Loaded
+from steer.recipe.lowering import Lowered
 from steer.recipe.schema import Recipe
 from steer.results.directions import Floats
 from steer.results.labelled import Axes
@@ -50,7 +53,7 @@ class Gathering:
     """What some runs on some batches gave."""
 
     measures: list[Gathered]
-    arrived: dict[tuple[str, int], float]
+    arrived: dict[Change, float]
     tensors: Saved
 
 
@@ -70,6 +73,7 @@ class Experiment:
         recipe, layout = self.loaded.recipe, self.engine.layout
         self.subject = subject = subject.about(recipe.task) if recipe.task.source else subject
         drafted = self.loaded.lower(subject.names)  # faulty names are reported before any example is read
+        check_used(drafted.used, self.engine, subject.weights)
         shown = examples_of(recipe, subject, drafted.plan)
         examples, spread = shown.inputs.examples, Spread(shown.inputs.examples, layout)
         self.lowered = lowered = self.loaded.lower(subject.names, spread.shortest)
@@ -78,7 +82,7 @@ class Experiment:
         setting = Setting(
             subject, examples, recipe.measures, recipe.seed, shown.predicted,
             place_warnings(lowered.plan, spread.longest, layout),
-            _warning(recipe, drafted.plan, shown, spread), recipe.own_condition,
+            _warning(recipe, drafted, shown, spread, subject), recipe.own_condition,
         )  # fmt: skip
         self.collectors = Collectors(setting, lowered.numbers, lowered.clean, lowered.unmoved, lowered.plan.marks)
         self.sites = list(dict.fromkeys(site for name in recipe.tensors for site in subject.names.sites(name)))
@@ -206,10 +210,11 @@ def merged(averages: Iterable[Averages]) -> Averages:
     return whole
 
 
-def _warning(recipe: Recipe, plan: Plan, shown: Shown, spread: Spread) -> str:
+def _warning(recipe: Recipe, drafted: Lowered, shown: Shown, spread: Spread, subject: Subject) -> str:
     """What must be said about every number of an experiment."""
     spans = [
         name for name in (*recipe.places, *(measure.looked_at for measure in recipe.measures)) if isinstance(name, str)
     ]
     cut = cut_warning(spans, recipe.task, shown.inputs.examples)
-    return JOINT.join(filter(None, (shown.warning, spread.warning(plan), cut, recipe.caution)))
+    foreign = strangers(drafted.used, subject.weights)
+    return JOINT.join(filter(None, (shown.warning, spread.warning(drafted.plan), cut, foreign, recipe.caution)))

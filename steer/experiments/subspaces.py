@@ -7,7 +7,6 @@ plan. A search always finds something: the recipe's controls (`recipe/kinds/alig
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,7 +17,7 @@ from torch.nn.utils.parametrizations import orthogonal
 
 from steer.anatomy.nodes import Site
 from steer.base.dice import Dice
-from steer.base.errors import KeyedError
+from steer.base.errors import KeyedError, keyed
 from steer.engine.engine import Engine
 from steer.engine.session import Inputs, Session
 from steer.engine.values import Worlds
@@ -28,7 +27,7 @@ from steer.models.subject import Subject
 from steer.plan.plan import CLEAN, COUNTERPART, Current, Edit, Of, Run, Spot, Stored, Within, make_plan
 from steer.recipe.lowering import Lowered, Search
 from steer.recipe.schema import Learning, Recipe
-from steer.results.directions import About, Direction, Floats
+from steer.results.directions import About, Direction, Floats, filed
 from steer.tasks.task import ANSWER, Example
 
 FEWEST = 8  # examples that a search is fitted on
@@ -75,11 +74,12 @@ def as_files(
 ) -> dict[str, Direction]:
     """The subspaces that were learnt, to be written beside a result: recipes can name them. Controls are left out."""
     own = [search for search in lowered.searches if not search.random and not search.control]
-    return {
-        re.sub(r"[^\w.-]+", "_", stored.name).strip("_"): Direction(learnt[stored], _about(recipe, subject, site))
+    found = {
+        stored.name: Direction(learnt[stored], _about(recipe, subject, site))
         for search in own
         for site, stored in search.rows
     }
+    return filed(found)
 
 
 def _about(recipe: Recipe, subject: Subject, site: Site) -> About:
@@ -105,13 +105,16 @@ def features(engine: Engine, site: Site) -> int:
 def training_pairs(subject: Subject, learning: Learning, judged: Inputs) -> Pairs:
     """Without any prompt that the search is judged on, as an example or as a counterpart."""
     seen = {one.prompt for one in (*judged.examples, *judged.counterparts)}
-    drawn = subject.task.examples(learning.train, subject.data_seed, learning.variable)
+    with keyed("train"):
+        drawn = subject.task.examples(learning.train, subject.data_seed, learning.variable)
     found = pairs_of(subject, drawn, learning.variable)
     pairs = zip(found.examples, found.counterparts, strict=True)
     both = [pair for pair in pairs if seen.isdisjoint(one.prompt for one in pair)]
     if len(both) < FEWEST:
         text = f"{len(both)} examples with a counterpart {learning.variable!r} are left that it is not judged on"
-        raise KeyedError([(("train",), f"{text}; a search needs at least {FEWEST}")])
+        raise KeyedError(
+            [(("train",), f"{text}; a search needs at least {FEWEST} (more, of another `split`, or `seed`)")]
+        )
     return Pairs([one for one, _ in both], [other for _, other in both])
 
 

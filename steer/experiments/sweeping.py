@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from steer.engine.engine import Engine
 from steer.experiments import one
 from steer.models.families import load_subject
 from steer.recipe.load import Loaded
+from steer.results.directions import filed
 from steer.results.provenance import Provenance, Weights
 from steer.results.result import Result, content_hash
 
@@ -26,10 +27,18 @@ def question_hash(loaded: Loaded, subject: Subject, memory: int = MEMORY) -> str
     """The experiment's hash; of a sweep, that of all its points."""
     if not loaded.points:
         return one.experiment_hash(loaded.recipe, subject, loaded.folder, memory)
-    points = [
-        [levels, one.experiment_hash(point.recipe, subject_at(point, loaded, subject), point.folder, memory)]
-        for levels, point in loaded.points
-    ]
+    return sweep_hash(
+        loaded,
+        (
+            one.experiment_hash(point.recipe, subject_at(point, loaded, subject), point.folder, memory)
+            for _, point in loaded.points
+        ),
+    )
+
+
+def sweep_hash(loaded: Loaded, hashes: Iterable[str]) -> str:
+    """From those of its points, in their order."""
+    points = [[levels, content] for (levels, _), content in zip(loaded.points, hashes, strict=True)]
     return content_hash({"sweep": points}, "", __version__, {})
 
 
@@ -61,14 +70,19 @@ def subject_at(point: Loaded, loaded: Loaded, subject: Subject) -> Subject:
         return load_subject(point.recipe.checkpoint, str(like.device), str(like.dtype).removeprefix("torch."))
 
 
-def together(loaded: Loaded, results: list[Result], content: str) -> Result:
-    """One result of the points' rows. What figures need beyond rows is of single points, and left out."""
+def together(loaded: Loaded, results: Sequence[Result], content: str) -> Result:
+    """One result of the points' rows and subspaces. What figures need beyond rows is of single points, and left out."""
     rows = [
         replace(row, levels=(*levels, *row.levels))
         for (levels, _), result in zip(loaded.points, results, strict=True)
         for row in result.rows
     ]
-    return Result(_provenance([result.provenance for result in results], content), rows)
+    subspaces = {
+        "_".join([*(f"{key}_{value}" for key, value in levels), name]): subspace
+        for (levels, _), result in zip(loaded.points, results, strict=True)
+        for name, subspace in result.subspaces.items()
+    }
+    return Result(_provenance([result.provenance for result in results], content), rows, subspaces=filed(subspaces))
 
 
 def _provenance(origins: list[Provenance], content: str) -> Provenance:

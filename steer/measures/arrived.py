@@ -7,7 +7,7 @@ value that equals the value itself, a counterpart that does not differ there, a 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from steer.anatomy.nodes import Site
 from steer.measures.setting import Setting
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from steer.models.protocol import Batch, Reading
 
+Change: TypeAlias = tuple[str, int, str]  # a condition, the number of a measure, a node that it reads
 ROUNDING = 64  # times the dtype's precision: the change that summing a stream again may cause
 NOTHING_ARRIVED = "the same as in the clean run: nothing that was edited arrives here"
 
@@ -27,22 +28,22 @@ class Arrived:
     def __init__(self, setting: Setting, numbers: Sequence[Sequence[Site]], clean: str | None) -> None:
         self.setting, self.numbers, self.clean = setting, numbers, clean
         self.before: Mapping[Site, Tensor] = {}  # the clean run of the batch at hand, which comes first
-        self.largest: dict[tuple[str, int], float] = {}
+        self.largest: dict[Change, float] = {}
 
     def add(self, batch: Batch, condition: str, values: Reading, measures: Sequence[int]) -> None:
         if condition == self.clean:
             self.before = values
             return
         for number in measures:
-            change = max((self._change(batch, values, site, number) for site in self.numbers[number]), default=0.0)
-            self.merge({(condition, number): change})
+            for site in self.numbers[number]:
+                self.merge({(condition, number, str(site.node)): self._change(batch, values, site, number)})
 
-    def take(self) -> dict[tuple[str, int], float]:
+    def take(self) -> dict[Change, float]:
         """Hand out what was gathered, and begin again with nothing."""
         found, self.largest = self.largest, {}
         return found
 
-    def merge(self, changes: Mapping[tuple[str, int], float]) -> None:
+    def merge(self, changes: Mapping[Change, float]) -> None:
         for key, change in changes.items():
             self.largest[key] = max(self.largest.get(key, 0.0), change)
 
@@ -54,5 +55,7 @@ class Arrived:
         limit = ROUNDING * torch.finfo(one.dtype).eps * float(one.abs().max())
         return max(0.0, float((one - two).abs().max()) - limit)
 
-    def warning(self, condition: str, number: int) -> str:
-        return NOTHING_ARRIVED if self.largest.get((condition, number), 1.0) == 0.0 else ""
+    def warning(self, condition: str, number: int, of: str = "") -> str:
+        """`of`: the node that a row is about, where each row is made of one node's values alone."""
+        found = {node: change for (run, one, node), change in self.largest.items() if (run, one) == (condition, number)}
+        return NOTHING_ARRIVED if found and found.get(of, max(found.values())) == 0.0 else ""

@@ -38,6 +38,7 @@ class AttentionMeasure(Measure):
     """`accuracy`: the most attended token is the right next one. `mass`: how much attention right tokens get."""
 
     step_by_step: ClassVar[bool] = True
+    apart: ClassVar[bool] = True
     name: Literal["attention-accuracy", "attention-mass"]
     heads: Annotated[Heads, Field(description="heads to measure")]
     against: Annotated[

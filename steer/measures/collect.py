@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from steer.anatomy.nodes import Site
 from steer.base.errors import keyed
-from steer.measures.arrived import Arrived
+from steer.measures.arrived import Arrived, Change
 from steer.measures.measure import Gathered, Sums
 from steer.measures.setting import Setting
 from steer.results.details import Detail
@@ -50,11 +50,11 @@ class Collectors:
     def mergeable(self) -> bool:
         return all(sums.gathers is not None for sums in self.each)
 
-    def take(self) -> tuple[list[Gathered], dict[tuple[str, int], float]]:
+    def take(self) -> tuple[list[Gathered], dict[Change, float]]:
         """Hand out what every measure has gathered, to be merged elsewhere, and begin again with nothing."""
         return [sums.take() for sums in self.each], self.arrived.take()
 
-    def merge(self, gathered: Sequence[Gathered], arrived: Mapping[tuple[str, int], float]) -> None:
+    def merge(self, gathered: Sequence[Gathered], arrived: Mapping[Change, float]) -> None:
         for sums, its in zip(self.each, gathered, strict=True):
             sums.merge(its)
         self.arrived.merge(arrived)
@@ -67,7 +67,8 @@ class Collectors:
         """The row with what only the whole experiment knows: its condition's place on the scale, and warnings."""
         mark = self.marks.get(row.condition, Mark())
         nothing = any(name.startswith("scale") and value == 0 for name, value in mark.levels)  # a dose of zero
-        arrived = "" if mark.end == "unchanged" or nothing else self.arrived.warning(row.condition, number)
+        of = row.of if self.setting.measures[number].apart else ""
+        arrived = "" if mark.end == "unchanged" or nothing else self.arrived.warning(row.condition, number, of)
         row = self.setting.warned(row, arrived)
         site, place = mark.site or row.site, mark.place or row.place
         return replace(row, end=mark.end, site=site, place=place, levels=(*mark.levels, *row.levels))

@@ -99,7 +99,7 @@ class Model(Protocol):
     def end(self) -> int | None: ...  # the token that closes an answer; None: an answer is right if its tokens are said
     @property
     def readout(self) -> Readout: ...
-    def size(self, hook: str) -> tuple[int, ...]: ...  # of a hook's values behind example and token
+    def size(self, hook: str) -> tuple[int, ...]: ...  # of a hook, behind example and token; () between tokens
     def encode(self, examples: Sequence[Any], rows: list[int], number: int = 0) -> Batch: ...
     def state(self, batch: Batch, given: Mapping[str, Tensor]) -> Any: ...  # what a pass carries from step to step
     def unanswered(self, batch: Batch) -> Batch: ...  # with nothing said yet: ("answer", 0) is its only step

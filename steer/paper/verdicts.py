@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -127,5 +128,6 @@ def number(row: Row) -> str:
 
 def tally(verdicts: Iterable[Verdict]) -> str:
     """How many claims have each kind of verdict."""
-    kinds = [verdict.kind for verdict in verdicts]
-    return ", ".join(f"{kinds.count(kind)} {kind}" for kind in VERDICTS)
+    counts = Counter(verdict.kind for verdict in verdicts)
+    said = {kind: "differ" if kind == DIFFERS and counts[kind] != 1 else kind for kind in VERDICTS}
+    return ", ".join(f"{counts[kind]} {said[kind]}" for kind in VERDICTS)

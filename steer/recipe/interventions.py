@@ -17,7 +17,7 @@ from typing_extensions import Self
 from steer.anatomy.layout import touched
 from steer.anatomy.named import AnySites, Ports, Sites
 from steer.anatomy.nodes import BETWEEN_TOKENS, Site
-from steer.base.errors import Key, SteerError
+from steer.base.errors import Key
 from steer.base.yaml import AT_LEAST_ONE, Strict
 from steer.plan.plan import (
     CLEAN,
@@ -36,8 +36,10 @@ from steer.plan.plan import (
 )
 from steer.recipe.edits import exchange
 from steer.recipe.lowering import Lowering
+from steer.recipe.meant import differing
 from steer.recipe.schema import Spots
-from steer.results.directions import Direction, random_like, read_direction
+from steer.recipe.stored import read_used
+from steer.results.directions import Direction, random_like
 
 WAYS = ("ablate", "from", "add", "scale", "project", "freeze")
 REPLACING = ("ablate", "from", "freeze")  # what stood there before is gone
@@ -148,6 +150,7 @@ def _made(said: Any, lowering: Lowering, key: Key, variable: str | None) -> Made
         return _exchanged(said, lowering, key)
     into = lowering.names.ports((*key, "into"), said.into) if said.into else []
     sites = _sources(said, lowering, key, into) if said.into else _sites(said, lowering, key)
+    sites = differing(said, lowering, (*key, "sites"), sites) if not lowering.names.faults else []
     if lowering.names.faults:
         return NOTHING
     match way:
@@ -177,6 +180,9 @@ def _sites(said: Any, lowering: Lowering, key: Key) -> list[Site]:
     between = [site for site in named if site.port in BETWEEN_TOKENS]
     if between and (said.add or said.project):
         lowering.names.fault((*key, "sites"), f"{between[0]} is between tokens and has no features", between[0])
+    elif between and said.ablate in ("mean", "resample"):
+        text = f"{between[0]} is between the tokens of one example: no other example has a value for it"
+        lowering.names.fault((*key, "sites"), f"{text} (zero, counterpart)", between[0])
     written = [site for site in named if site.port == "out"]
     if written and (said.add or said.project or said.scale is not None):
         text = f"{written[0]} is computed from z: edit {written[0].node}.z, or the stream"
@@ -187,7 +193,9 @@ def _sites(said: Any, lowering: Lowering, key: Key) -> list[Site]:
 def _sources(said: Any, lowering: Lowering, key: Key, into: Sequence[Site]) -> list[Site]:
     """The sites from which the named nodes' writes are computed; each must feed each port directly."""
     nodes = lowering.names.sources((*key, "sites"), said.sites, list(into))
-    return [lowering.layout.write(node) for node in nodes]
+    writes = {node: lowering.layout.write(node) for node in nodes}
+    lowering.names.rename((*key, "sites"), writes)
+    return list(writes.values())
 
 
 def _edits(said: Any, lowering: Lowering, sites: Sequence[Site], into: Sequence[Site], value: Value) -> list[Edit]:
@@ -228,13 +236,15 @@ def _exchanged(said: Any, lowering: Lowering, key: Key) -> Made:
 
 def _added(said: Any, lowering: Lowering, key: Key, sites: Sequence[Site], into: Sequence[Site]) -> Made:
     spot: Key = (*key, "add", "direction")
-    found = _file(said.add.direction, lowering, spot, sites)
+    found = read_used(said.add.direction, lowering, spot, sites)
     if found is None:
         return NOTHING
     if said.add.row >= len(found.rows):
         lowering.names.fault((*key, "add", "row"), f"the file has rows 0 to {len(found.rows) - 1}")
         return NOTHING
     one = Direction(found.rows[said.add.row : said.add.row + 1], found.about)
+    if not one.rows.any():
+        lowering.names.fault(spot, f"{said.add.direction}: row {said.add.row} holds zeros alone: nothing is added")
 
     def edits(name: str, direction: Direction, scale: float) -> tuple[Edit, ...]:
         stored = lowering.store(name, direction.rows[0])
@@ -251,9 +261,12 @@ def _added(said: Any, lowering: Lowering, key: Key, sites: Sequence[Site], into:
 
 
 def _projected(said: Any, lowering: Lowering, key: Key, sites: Sequence[Site], into: Sequence[Site]) -> Made:
-    found = _file(said.project.subspace, lowering, (*key, "project", "subspace"), sites)
+    found = read_used(said.project.subspace, lowering, (*key, "project", "subspace"), sites)
     if found is None:
         return NOTHING
+    if found.rank < len(found.rows):
+        text = f"{said.project.subspace}: {len(found.rows)} rows span {found.rank} dimensions: they are no basis"
+        lowering.names.fault((*key, "project", "subspace"), text)
     known: dict[str, Value] = {"zero": Zero(), "mean": Mean(), "counterpart": Of(COUNTERPART)}
     inside = known[said.project.inside]
 
@@ -265,14 +278,3 @@ def _projected(said: Any, lowering: Lowering, key: Key, sites: Sequence[Site], i
         return edits(f"random {draw + 1}", random_like(found, draw))
 
     return Made((Version(edits(said.project.subspace, found), random=drawn),))
-
-
-def _file(name: str, lowering: Lowering, key: Key, sites: Sequence[Site]) -> Direction | None:
-    """The direction or subspace of a file, which must have as many features as each site."""
-    try:
-        found = read_direction(lowering.folder / name)
-    except SteerError as error:
-        for fault in error.faults:
-            lowering.names.fault(key, fault)
-        return None
-    return found

@@ -18,6 +18,7 @@ from steer.plan.plan import CLEAN, Edit, Run, make_plan
 from steer.plan.runs import written_greedily
 from steer.recipe.edits import frozen
 from steer.recipe.lowering import Lowered, Lowering
+from steer.recipe.meant import check_unused
 from steer.recipe.measured import check_figures, measured_sites
 from steer.recipe.reach import Reach
 from steer.recipe.schema import Recipe
@@ -35,6 +36,7 @@ def lower(recipe: Recipe, model: Names, lengths: Mapping[str, int] | None = None
     freeze = tuple(frozen(site) for site in names.sites(("freeze",), recipe.freeze))
     reach = Reach(names, numbers, tensors, freeze)
     lowering = Lowering(recipe, names, freeze, reads, reach, lengths, folder)
+    check_unused(recipe, names)
     lowering.check_ablation()
     runs = recipe.runs(lowering)
     check_freeze(names, freeze, runs)
@@ -51,6 +53,7 @@ def lower(recipe: Recipe, model: Names, lengths: Mapping[str, int] | None = None
         recipe.clean_name,
         lowering.stored,
         tuple(lowering.searches),
+        tuple(lowering.used),
     )
 
 

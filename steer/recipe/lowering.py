@@ -29,7 +29,7 @@ from steer.plan.plan import (
 from steer.recipe.edits import prompt_tokens
 from steer.recipe.reach import Reach
 from steer.recipe.schema import OWN, Recipe
-from steer.results.directions import Floats, digest
+from steer.results.directions import Direction, Floats, digest
 from steer.results.rows import End
 from steer.tasks.task import LAST
 
@@ -49,6 +49,16 @@ class Search:
 
 
 @dataclass(frozen=True)
+class Used:
+    """The file of a direction or subspace where a recipe names it, and the sites that it is used at."""
+
+    key: Key
+    name: str
+    found: Direction
+    sites: tuple[Site, ...]
+
+
+@dataclass(frozen=True)
 class Lowered:
     """A recipe's plan, and what its measures are made of."""
 
@@ -58,6 +68,7 @@ class Lowered:
     clean: str  # the condition of the clean run
     stored: Mapping[Stored, Floats] = field(default_factory=dict)  # directions and subspaces of the plan
     searches: tuple[Search, ...] = ()  # for those that are still to be learnt
+    used: tuple[Used, ...] = ()  # the files behind `stored`
 
 
 @dataclass(frozen=True)
@@ -71,6 +82,7 @@ class Lowering:
     folder: Path = Path()  # that the files which a recipe names are relative to
     stored: dict[Stored, Floats] = field(default_factory=dict)
     searches: list[Search] = field(default_factory=list)
+    used: list[Used] = field(default_factory=list)
 
     @property
     def layout(self) -> Layout:

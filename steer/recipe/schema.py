@@ -132,6 +132,9 @@ class Recipe(Strict):
     clean_condition: ClassVar[str] = "clean"  # what the clean run is called
     clean_end: ClassVar[End] = ""  # whether it is an end of a scale
     ablates: ClassVar[bool] = True  # does it use `ablation`?
+    by_paths: ClassVar[bool] = False  # does it change what a port reads, not the whole pass?
+    edits: ClassVar[bool] = True  # is there anything that a frozen site can be kept from?
+    takes_places: ClassVar[bool] = True  # does it use `places`?
     predicts: ClassVar[bool] = False  # does the task know the answer under the intervention?
     goes_from_site_to_site: ClassVar[bool] = False  # a number for each: is there a heatmap?
     place_words: ClassVar[tuple[str, ...]] = ()  # what `places` may say beside numbers, `last` and spans

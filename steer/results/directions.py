@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
@@ -58,9 +60,14 @@ class Direction:
         return int(self.rows.shape[1])
 
     @property
+    def rank(self) -> int:
+        """How many dimensions the rows span."""
+        return int(np.linalg.matrix_rank(self.rows))
+
+    @property
     def basis(self) -> Floats:
         """Orthonormal rows that span the same subspace."""
-        return np.linalg.qr(self.rows.T)[0].T if len(self.rows) else self.rows
+        return np.linalg.qr(self.rows.T)[0].T
 
 
 def digest(numbers: Floats) -> str:
@@ -74,6 +81,11 @@ def random_like(direction: Direction, seed: int) -> Direction:
     lengths = np.linalg.norm(direction.rows, axis=1, keepdims=True)
     rows = drawn / np.linalg.norm(drawn, axis=1, keepdims=True) * lengths
     return Direction(rows, About(way="random", site=direction.about.site, seed=seed, scores={}))
+
+
+def filed(named: Mapping[str, Direction]) -> dict[str, Direction]:
+    """By names that are names of files."""
+    return {re.sub(r"[^\w.-]+", "_", name).strip("_"): direction for name, direction in named.items()}
 
 
 def write_direction(direction: Direction, path: Path) -> None:
@@ -95,7 +107,7 @@ def read_direction(path: Path) -> Direction:
         rows = tensors[ROWS].astype(np.float64)
     except (SafetensorError, ValidationError, KeyError, ValueError, TypeError) as error:
         raise ConfigError(f"{path}: is no file of a direction, as `steer direction` writes it") from error
-    if rows.ndim != 2 or not rows.shape[1]:
+    if rows.ndim != 2 or 0 in rows.shape:
         raise ConfigError(f"{path}: {ROWS} has the shape {rows.shape}; rows of features are needed")
     if not np.isfinite(rows).all():
         raise ConfigError(f"{path}: {ROWS} holds numbers that are not finite")

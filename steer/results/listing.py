@@ -37,7 +37,7 @@ class Listed:
 
 
 def list_folder(folder: Path) -> list[Listed]:
-    """The newest first. Files that are none of ours are passed over."""
+    """The newest first. Files of other programs are skipped."""
     if not is_there(folder):
         raise SteerError(f"there is no folder {folder}")
     found = [*_results(folder), *_circuits(folder)]

@@ -83,13 +83,13 @@ def test_saved_tensors_are_the_sites(steer, recipe_file, tmp_path: Path):
     assert tensors["nothing ablated/enc-self-0.1.out"].abs().sum() > 0
 
 
-OWN = ("authors/", "induction/", "swapping/", "align")
+OWN = ("authors/", "induction/", "swapping/")
 RUNS = [
     (name, value)
     for name in recipe_names()
     for value in ("mean", "zero", "resample")
-    if value == "mean" or (load_recipe(name).recipe.kind != "clean" and not name.startswith(OWN))
-]  # the authors' recipes and those with prompts have ablations of their own, `align` has none
+    if value == "mean" or (load_recipe(name).recipe.ablates and not name.startswith(OWN))
+]  # the authors' recipes and those with prompts have ablations of their own
 
 
 @pytest.mark.parametrize(("recipe", "value"), RUNS)

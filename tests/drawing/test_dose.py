@@ -30,6 +30,17 @@ def test_lines_are_the_rows_in_order():
     assert axes.get_xlabel() == "scale"
 
 
+def test_controls_stand_last_in_the_legend():
+    several = [
+        row(0.2, f"{c}, {k}", ("set", "a"), ("k", k), ("variable", v), *extra)
+        for v in "xy"
+        for c, extra in (("own", ()), ("r", (("control", "random 1"),)))
+        for k in (1, 2)
+    ]
+    (legend,) = draw_dose(made_result(several)).legends
+    assert [text.get_text() for text in legend.get_texts()] == ["variable x", "variable y", "random"]
+
+
 def test_numbers_before_names_and_names_side_by_side():
     named = [row(0.1, "a", ("checkpoint", "x"), ("k", k)) for k in (16, 1, "whole")]
     axis = axis_of([*named, row(0.1, "a", ("checkpoint", "y"), ("k", 1))])

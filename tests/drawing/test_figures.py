@@ -12,6 +12,7 @@ from matplotlib.colors import to_hex
 from steer.drawing.figures.draw import draw_result, drawings
 from steer.drawing.figures.rates import draw_rates
 from steer.drawing.figures.sweep import draw_bars, draw_components, draw_positions
+from steer.drawing.figures.theme import ACCENT, MUTED
 
 # Bars
 
@@ -54,6 +55,12 @@ def test_bars_of_several_heads_have_the_colour_that_the_legend_gives_them():
     assert {(name, named[colour]): end for name, _, _, end, colour in bars(axes)} == pytest.approx(values)
     spans = whiskers(axes)
     assert all(spans[round(place, 6)][0] == pytest.approx(end - 0.04) for _, place, _, end, _ in bars(axes))
+
+
+def test_the_clean_run_that_others_are_compared_with_is_grey():
+    figure = draw_bars(result([row(name, 0.5) for name in ("clean", "without", "with")]))
+    assert [colour for *_, colour in bars(figure.axes[0])] == [MUTED, ACCENT, ACCENT]
+    assert [colour for *_, colour in bars(draw_bars(result([row("clean", 0.5)])).axes[0])] == [ACCENT]
 
 
 def test_only_rows_over_all_positions_are_bars():

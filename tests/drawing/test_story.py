@@ -109,6 +109,17 @@ def test_bars_are_the_shares_that_follow_beside_control_and_ceiling():
     assert rates.get_title(loc="left") == "of 1,234 such questions: answers that follow the exchange"
 
 
+def test_where_several_interventions_are_tried_each_names_its_heads():
+    shown = story(edited={**HEADS, "one": ("enc-self-0.5.v",), "many": ("a.v", "b.v", "c.v")})
+    more = [row(name, 0.5, measure="exact-match", against="counterfactual", of="") for name in ("one", "many")]
+    _, _, rates = drawn(replace(shown, rows=[*shown.rows, *more]))
+    names = [label.get_text() for label in rates.get_yticklabels()]
+    assert names[1] == "both\nenc-self-0.5, enc-self-0.6"
+    assert names[2:] == [
+        "changed in other heads (control)", "changed in the prompt (ceiling)", "one\nenc-self-0.5", "many",
+    ]  # fmt: skip
+
+
 def test_values_of_a_counterpart_exchange_no_symbols():
     _, lanes, rates = drawn(story(recipe={"kind": "steer", "by": "counterpart"}))
     assert "after: both, changed at enc-self-0.5.v, enc-self-0.6.v ($question-broadcast)" in texts(lanes)

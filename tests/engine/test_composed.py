@@ -10,7 +10,7 @@ from rig import LOGITS, TWO_ARGUMENTS
 from tokens import counterparts
 from torch import Tensor
 
-from steer.anatomy.nodes import Node, Site, parse_site
+from steer.anatomy.nodes import BETWEEN_TOKENS, Node, Site, parse_site
 from steer.engine.engine import Engine
 from steer.engine.session import Inputs, Session
 from steer.plan.plan import (
@@ -138,3 +138,12 @@ def test_a_value_of_values_says_what_it_is():
     value = Sum((Current(), Scaled(Stored("truth.safetensors", "abc"), 4.0)))
     assert str(value) == "as it is here + 4 x truth.safetensors"
     assert str(Within(GIVEN, Of(COUNTERPART), Current())) == "of the counterpart within given, as it is here outside it"
+
+
+def test_every_site_has_the_size_that_the_model_says(engine: Engine):
+    (batch,) = engine.batches(TWO_ARGUMENTS, 24)
+    sites = [site for site in engine.layout.sites if site.port not in BETWEEN_TOKENS]
+    found = engine.hooks(batch, {engine.steps.hook(site) for site in sites})
+    assert len(found) > 20
+    for hook, value in found.items():
+        assert tuple(value.shape[2:]) == engine.model.size(hook), hook

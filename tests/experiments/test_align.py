@@ -18,7 +18,9 @@ from steer.anatomy.nodes import parse_site
 from steer.base.errors import KeyedError, SteerError
 from steer.engine.engine import Engine
 from steer.engine.session import Inputs
-from steer.experiments.subspaces import Fitting, Pairs, angles, fit, training_pairs
+from steer.experiments.api import build_recipe
+from steer.experiments.experiment import Experiment
+from steer.experiments.subspaces import Fitting, Pairs, angles, fit, shuffled, training_pairs
 from steer.models.checkpoint import Checkpoint, load_checkpoint
 from steer.models.untrained import with_random_weights
 from steer.recipe.schema import Learning
@@ -101,6 +103,36 @@ def test_what_is_learnt_is_exchanged_and_all_of_a_site_is_the_site():
         "ceiling": borrow(["enc.tok"]),
     }  # fmt: skip
     same(result, conditions, trials(net_of(MODEL), EPISODES, OTHERS), SITES)
+
+
+def test_the_shuffled_control_is_learnt_from_shuffled_counterparts():
+    """Not only judged with them: what it finds is what a search finds on pairs that were shuffled by hand."""
+    few = {"arity": 2, "split": "validation"}
+    keys = {"k": 1, "episodes": few | {"count": 3}, "train": few | {"count": 12, "seed": 1}, "rate": 0.1}
+    recipe = build_recipe(**COMMON | ALONE | keys)
+    asked = Experiment(recipe, MODEL, mixed=True)
+    asked.run_whole()
+    learning, site = recipe.recipe.learning, parse_site(SITE)
+    assert learning is not None
+    pairs = training_pairs(MODEL, learning, asked.inputs)
+    others = shuffled(pairs.examples, pairs.counterparts, 0)
+    assert others != list(pairs.counterparts)
+    wanted = fit(Engine(MODEL.model), Pairs(pairs.examples, others), {site: 1}, Fitting(2, 0.1))[site]
+    (found,) = asked.learnt.values()
+    assert np.array_equal(found, wanted)
+    own = fit(Engine(MODEL.model), pairs, {site: 1}, Fitting(2, 0.1))[site]
+    assert not np.array_equal(found, own)
+
+
+def test_where_example_and_counterpart_agree_nothing_is_learnt():
+    """The question's second token is its function, the same in both. At the first there is something to learn."""
+    site, pairs = parse_site("enc.tok"), Pairs([e.answering(o.answer) for e, o in PAIRS[:8]], [o for _, o in PAIRS[:8]])
+    start, second, first = (
+        fit(Engine(MODEL.model), pairs, {site: 1}, Fitting(epochs, 0.1, places=places))[site]
+        for epochs, places in ((0, ()), (2, (2,)), (2, (1,)))
+    )
+    np.testing.assert_allclose(second, start, rtol=0, atol=1e-12)
+    assert np.abs(first - start).max() > 1e-3
 
 
 def test_controls_stand_beside_it():

@@ -8,6 +8,7 @@ from small import TWO, ask, net_of, talker, trials
 from tokens import ID
 
 from steer.base.errors import SteerError
+from steer.tasks.compositional.counterparts import counterpart
 
 MODEL = talker()
 COMMON = {"kind": "compare", "conditions": [{"name": "without", "ablate": "dec-mlp-0"}], "figure": "heatmap"}
@@ -43,6 +44,26 @@ def test_every_point_is_read_off(value: str):
         assert [row.position for row in firsts] == [1]
     last = made[0].clean[LAST]
     torch.testing.assert_close(read_off(last), made[0].clean["logits"], rtol=0, atol=1e-9)
+
+
+def test_the_counterparts_tokens_are_read_off():
+    """How likely a point makes what the counterpart says, with the prompt's own answer fed in."""
+    pairs = [(one, other) for one in TWO if (other := counterpart(one, "index-in-question"))]
+    keys = {
+        "kind": "intervene", "variable": "index-in-question", "episodes": {"arity": 2}, "controls": 0,
+        "no_controls": "nothing is added",
+        "conditions": [{"name": "none", "edits": [{"sites": "dec-mlp-0", "scale": 0}]}],
+    }  # fmt: skip
+    measure = {"name": "logit-lens", "against": "counterfactual", "sites": LAST}
+    result = ask(MODEL, [one for one, _ in pairs], **keys, measures=[measure])
+    numbers = []
+    for trial, (one, other) in zip(trials(net_of(MODEL), [one for one, _ in pairs]), pairs, strict=True):
+        logits = read_off(trial.clean[LAST])
+        numbers += [float(logits[step].softmax(-1)[ID[token]]) for step, token in enumerate(other.answer)]
+        assert one.answer != other.answer
+    (row,) = (row for row in result.rows if row.condition == "before" and row.place == "all")
+    assert row.against == "counterfactual"
+    assert row.value == pytest.approx(sum(numbers) / len(numbers), abs=1e-9)
 
 
 def test_only_points_of_the_last_stream():

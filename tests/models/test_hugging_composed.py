@@ -12,7 +12,7 @@ from hugging import FAMILIES, softmax_in_float64  # noqa: F401 - a fixture
 from hugging_by_hand import Trial, put
 from test_hugging_kinds import LINES, ask, bare, in_twos, model, parts_of, same, subject  # noqa: F401
 
-from steer.anatomy.nodes import parse_site
+from steer.anatomy.nodes import BETWEEN_TOKENS, parse_site
 from steer.engine.engine import Engine
 from steer.experiments.subspaces import Fitting, Pairs, fit
 from steer.measures.lens import lens_points
@@ -68,3 +68,15 @@ def test_a_subspace_is_learnt(family: str, tmp_path: Path):
     start = fit(engine, pairs, {site: 2}, Fitting(epochs=0, batch=2))[site]
     np.testing.assert_allclose(rows @ rows.T, np.eye(2), atol=1e-9)
     assert np.abs(rows - start).max() > 1e-3
+
+
+def test_every_site_has_the_size_that_the_model_says(family: str, tmp_path: Path):
+    ask(tmp_path, family, kind="clean", measures=[{"name": "token-accuracy"}])
+    engine = Engine(subject(family, tmp_path / "model").model)
+    words = [line["prompt"].split() for line in LINES]
+    batch, *_ = engine.batches([PlainExample(tuple(prompt), ("w8",)) for prompt in words], 24)
+    sites = [site for site in engine.layout.sites if site.port not in BETWEEN_TOKENS]
+    found = engine.hooks(batch, {engine.steps.hook(site) for site in sites})
+    assert len(found) > 10
+    for hook, value in found.items():
+        assert tuple(value.shape[2:]) == engine.model.size(hook), hook

@@ -237,6 +237,7 @@ def test_every_kind_of_verdict_is_counted():
     texts = (AS, AS, f"{DIFFERS}: so", f"{OPEN}: so", f"{NOT_SHOWN}: so", AS)
     told = tally([replace(line, verdict=text) for text in texts])
     assert told == f"3 {AS}, 1 {DIFFERS}, 1 {OPEN}, 1 {NOT_SHOWN}"
+    assert tally([replace(line, verdict=f"{DIFFERS}: so")] * 2) == f"0 {AS}, 2 differ, 0 {OPEN}, 0 {NOT_SHOWN}"
 
 
 def test_a_role_without_a_head_differs_and_one_with_heads_names_them():

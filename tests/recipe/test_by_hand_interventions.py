@@ -130,6 +130,26 @@ def test_a_subspace_is_emptied_or_filled(plane: Path, inside: str):
     same(result, conditions(projected=by_hand), trials(NET, EPISODES, OTHERS), SITES)
 
 
+@pytest.mark.parametrize("site", ["enc-self-0.1.q", "dec-self-0.0.k", "dec-cross-1.0.v"])
+def test_queries_keys_and_values_have_the_features_of_one_head(row: Path, site: str):
+    edits = {"added": {"add": {"direction": str(row)}}, "zeroed": {"ablate": "zero"}}
+    keys = COMMON | {"controls": 0, "no_controls": "the random one is tested elsewhere"}
+    told = [{"name": name, "edits": [{"sites": site, **edit}]} for name, edit in edits.items()]
+    vector = torch.from_numpy(read_direction(row).rows[0])
+    by_hand = conditions(
+        added=lambda trial: {site: lambda old, seen: old + vector},
+        zeroed=lambda trial: {site: lambda old, seen: torch.zeros_like(old)},
+    )
+    same(ask(MODEL, EPISODES, **keys, conditions=told), by_hand, trials(NET, EPISODES, OTHERS), SITES)
+
+
+@pytest.mark.parametrize("site", ["enc-self-0.1.pattern", "logits"])
+def test_attention_and_logits_can_be_nothing(site: str):
+    told = [{"name": "zeroed", "edits": [{"sites": site, "ablate": "zero"}]}]
+    by_hand = conditions(zeroed=lambda trial: {site: lambda old, seen: torch.zeros_like(old)})
+    same(ask(MODEL, EPISODES, **COMMON, conditions=told), by_hand, trials(NET, EPISODES, OTHERS), SITES)
+
+
 def test_a_path_edit_is_seen_by_one_port_alone():
     """A head of the encoder, tripled everywhere, is taken out of one head's keys; positions are exchanged elsewhere."""
     edits = [
@@ -161,6 +181,15 @@ FAULTS = {
     "is no file of a direction": [{"sites": "enc-self-0.1.z", "add": {"direction": __file__}}],
     "cannot be read": [{"sites": "enc-self-0.1.z", "add": {"direction": "nowhere.safetensors"}}],
     "has no features": [{"sites": "enc-self-0.1.pattern", "add": {"direction": "nowhere.safetensors"}}],
+    "no other example has a value for it": [{"sites": "enc-self-0.1.pattern", "ablate": "mean"}],
+    "scores is between the tokens": [{"sites": "enc-self-0.1.scores", "ablate": "resample"}],
+    "enc.pos is the same in every episode, so that mean": [{"sites": ["enc.tok", "enc.pos"], "ablate": "mean"}],
+    "so that resample leaves it": [{"sites": "enc.pos", "ablate": "resample", "into": "enc-self-0.1.k"}],
+    "dec.tok does not depend on the prompt": [{"sites": ["enc.tok", "dec.tok"], "from": "counterpart"}],
+    "enc.pos does not depend on the prompt": [{"sites": "enc.pos", "ablate": "counterpart", "into": "enc-self-0.1.k"}],
+    "edits.0: the other edits of this condition replace all that enc-self-0.1.z could": [
+        {"sites": "enc-self-0.1.z", "scale": 2}, {"sites": "enc.memory", "from": "counterpart"},
+    ],
     "does not feed dec-cross-1.0.k": [{"sites": "dec-mlp-0", "ablate": "zero", "into": "dec-cross-1.0.k"}],
 }  # fmt: skip
 
@@ -176,9 +205,34 @@ def test_a_counterpart_needs_a_variable_and_rows_fit_their_site(row: Path):
     edits = [{"sites": "enc-self-0.1.z", "from": "counterpart"}]
     with pytest.raises(SteerError, match="a counterpart needs `variable`"):
         ask(MODEL, EPISODES, **keys, conditions=[{"name": "lent", "edits": edits}])
+    write_direction(Direction(read_direction(row).rows, About(way="difference", scores={})), row)  # of no site
     edits = [{"sites": "enc-mlp-1", "add": {"direction": str(row)}}]
-    with pytest.raises(SteerError, match="has 5 features, enc-mlp-1 has 16"):
+    with pytest.raises(SteerError, match=r"conditions.0.edits.0.add.direction: .* has 5 features, enc-mlp-1 has 16"):
         ask(MODEL, EPISODES, **COMMON, conditions=[{"name": "added", "edits": edits}])
+
+
+def test_an_edit_is_not_lost_where_only_a_part_is_replaced():
+    """At some places, or for one port: the rest of what an earlier edit changed arrives."""
+    for other in ({"sites": "enc.memory", "from": "counterpart", "places": [1]},
+                  {"sites": "enc-self-1.*", "ablate": "zero", "into": "dec-cross-1.0.k"}):  # fmt: skip
+        told = [{"name": "both", "edits": [{"sites": "enc-self-0.1.z", "scale": 2}, other]}]
+        assert ask(MODEL, EPISODES, **COMMON, conditions=told).rows
+
+
+@pytest.mark.parametrize(
+    ("rows", "edit", "says"),
+    [
+        (np.zeros((1, 5)), {"add": {"direction": "it"}}, "row 0 holds zeros alone"),
+        (np.zeros((1, 5)), {"project": {"subspace": "it"}}, "1 rows span 0 dimensions"),
+        (np.ones((2, 5)), {"project": {"subspace": "it"}}, "2 rows span 1 dimensions"),
+        (np.ones((0, 5)), {"project": {"subspace": "it"}}, "rows of features are needed"),
+    ],
+)
+def test_rows_that_span_nothing_of_their_own_are_faults(tmp_path: Path, rows: np.ndarray, edit: dict, says: str):
+    write_direction(Direction(rows, About(way="difference", scores={})), tmp_path / "it")
+    told = {way: {key: str(tmp_path / "it") for key in said} for way, said in edit.items()}
+    with pytest.raises(SteerError, match=says):
+        ask(MODEL, EPISODES, **COMMON, conditions=[{"name": "c", "edits": [{"sites": "enc-self-0.1.z", **told}]}])
 
 
 def test_no_control_needs_a_reason(row: Path):
@@ -249,3 +303,64 @@ def test_scales_and_controls_are_columns(row: Path):
     found = {(r.level("set"), r.level("scale"), r.level("control")) for r in result.rows}
     own = {("dose", scale, None) for scale in (-2.0, 0.0, 2.0)}
     assert found == {(None, None, None), *own, ("dose", -2.0, "random 1"), ("dose", 2.0, "random 1")}
+
+
+def test_doses_of_two_edits_are_crossed(row: Path):
+    """One head gets the direction 1 or 2 times, another -1 or 3 times: four conditions."""
+    write_direction(Direction(read_direction(row).rows, About(way="difference", scores={})), row)  # of no site
+    edits = [
+        {"sites": "enc-self-0.1.z", "add": {"direction": str(row), "scale": [1, 2]}},
+        {"sites": "enc-self-1.0.z", "add": {"direction": str(row), "scale": [-1, 3]}},
+    ]
+    keys = COMMON | {"controls": 0, "no_controls": "the random ones are tested elsewhere"}
+    result = ask(MODEL, EPISODES, **keys, conditions=[{"name": "two", "edits": edits}])
+    vector = torch.from_numpy(read_direction(row).rows[0])
+
+    def doses(first: float, second: float):
+        return lambda trial: {
+            "enc-self-0.1.z": lambda old, seen: old + first * vector,
+            "enc-self-1.0.z": lambda old, seen: old + second * vector,
+        }
+
+    by_hand = {f"two, x {a}, x {b}": doses(a, b) for a in (1, 2) for b in (-1, 3)}
+    same(result, conditions(**by_hand), trials(NET, EPISODES, OTHERS), SITES)
+    levels = {(one.level("scale"), one.level("scale 2")) for one in result.rows if one.level("set")}
+    assert levels == {(1.0, -1.0), (1.0, 3.0), (2.0, -1.0), (2.0, 3.0)}
+
+
+def test_no_dose_and_no_dimension_change_nothing_bitwise_and_all_are_the_whole_site(row: Path, tmp_path: Path):
+    rng = np.random.default_rng(2)
+    for name, rows in (("none", np.zeros((0, 5))), ("all", rng.standard_normal((5, 5)))):
+        write_direction(Direction(rows, About(way="align", site="enc-self-0.1.z", scores={})), tmp_path / name)
+    site = {"sites": "enc-self-0.1.z"}
+    several = {
+        "nothing added": {"add": {"direction": str(row), "scale": 0}},
+        "no dimension": {"project": {"subspace": str(tmp_path / "none"), "inside": "counterpart"}},
+        "all dimensions": {"project": {"subspace": str(tmp_path / "all"), "inside": "counterpart"}},
+        "whole": {"from": "counterpart"},
+    }
+    named = [{"name": name, "edits": [site | edit]} for name, edit in several.items()]
+    tensors = ask(MODEL, EPISODES, **COMMON, conditions=named).tensors
+    for read in SITES:
+        for name in ("nothing added", "no dimension"):
+            assert torch.equal(tensors[f"{name}/{read}"], tensors[f"before/{read}"])
+        torch.testing.assert_close(
+            tensors[f"all dimensions/{read}"], tensors[f"whole/{read}"], rtol=0, atol=1e-10, equal_nan=True
+        )
+    assert not torch.equal(tensors["whole/logits"], tensors["before/logits"])
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "clash"),
+    [([1, 2], [2, 3], True), ([1, 2], [3], False), (["first"], [3], True), ([], ["last"], True)],
+)
+def test_two_edits_contradict_each_other_only_where_they_may_meet(first, second, clash: bool):
+    """Where a place has a name, only the examples know its number: such edits may meet."""
+    edits = [{"sites": "enc-self-0.1.z", "scale": 2}, {"sites": "enc-self-0.1.z", "ablate": "zero"}]
+    edits = [edit | {"places": places} if places else edit for edit, places in zip(edits, (first, second), strict=True)]
+    keys = COMMON | {"tensors": [], "conditions": [{"name": "two", "edits": edits}]}
+    if not clash:
+        assert ask(MODEL, EPISODES, **keys).rows
+        return
+    with pytest.raises(SteerError, match=r"conditions.0.edits.1: enc-self-0.1.z is replaced here, which undoes edit 1"):
+        ask(MODEL, EPISODES, **keys)

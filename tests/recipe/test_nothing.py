@@ -143,6 +143,32 @@ def test_nothing_passes_a_frozen_site():
             {"kind": "ablate-set", "nodes": "dec-self-0.0", "measures": [*ANSWERS, ALIGNMENT]},
             ("measures", 1), "nothing that this recipe edits can change it",
         ),
+        (  # what a counterpart has there is the same
+            {"kind": "steer", "variable": "argument", "episodes": {"arity": 2},
+             "sets": [{"name": "s", "sites": ["enc-self-0.0.z", "enc.pos"]}]},
+            ("sets", 0, "sites", 1), "enc.pos does not depend on the prompt",
+        ),
+        ({"kind": "clean", "ablation": {"value": "zero"}}, ("ablation",), "ablated values; clean has none"),
+        (
+            {"kind": "position-swap", "ports": "enc-self-0.0.v", "episodes": {"arity": 2}, "ablation": {}},
+            ("ablation",), "position-swap has none",
+        ),
+        ({"kind": "clean", "places": [1]}, ("places",), "clean edits nothing at them"),
+        ({"kind": "clean", "freeze": "enc.memory"}, ("freeze",), "clean edits nothing"),
+        (
+            {"kind": "intervene", "places": [1],
+             "conditions": [{"name": "c", "edits": [{"sites": "enc.tok", "scale": 2}]}]},
+            ("places",), "an edit's own `places`",
+        ),
+        (
+            {"kind": "ablate-set", "nodes": "enc-self-0.0", "ablation": {"mlps": "recomputed"}},
+            ("ablation", "mlps"), "MLPs read the changed stream anyway",
+        ),
+        (
+            {"kind": "ablate-only-one", "target": "dec-cross-1.0.k", "sources": "enc-self-0.0",
+             "ablation": {"mlps": "recomputed"}},
+            None, None,
+        ),
         (  # what is frozen is not an edit
             {"kind": "ablate-set", "nodes": "dec-self-0.0", "freeze": "enc-mlp-0", "measures": [*ANSWERS, ALIGNMENT]},
             ("measures", 1), "nothing that this recipe edits can change it",

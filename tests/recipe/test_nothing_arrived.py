@@ -94,8 +94,7 @@ def test_a_checkpoint_is_still_measured_where_nothing_is_edited():
         ({"kind": "ablate-only-one", "target": "dec-cross-1.0.k", "sources": "enc.tok", "places": [5]}, False),
         ({"kind": "ablate-set", "nodes": "dec-self-0.*", "places": [1]}, True),
         ({"kind": "ablate-set", "nodes": "dec-self-0.*", "places": [2]}, False),
-        # a counterpart has the same positions, and a swap changes nothing where it does not reach
-        (STEERED | {"sets": [{"name": "s", "sites": "enc.pos"}]}, True),
+        # a swap changes nothing where it does not reach
         (STEERED | {"sets": [{"name": "s", "sites": "enc.tok"}]}, False),
         ({"kind": "position-swap", "ports": "enc-self-0.0.v", "places": [6]}, True),
         ({"kind": "position-swap", "ports": "enc-self-0.0.v", "places": [1]}, False),
@@ -120,6 +119,13 @@ def test_steering_without_a_control_is_warned_of_unless_it_says_why():
     rows = small(kind="steer", variable="argument", **controlled).rows
     assert "control" in {row.condition for row in rows}
     assert not any(row.warning for row in rows if row.condition == "s")
+
+
+def test_a_head_that_cannot_see_it_is_warned_of_beside_one_that_can():
+    keys = {"kind": "ablate-set", "nodes": "dec-cross-0.0", "episodes": {"count": 4}}
+    rows = small(**keys, measures=[{"name": "attention-mass", "heads": ["dec-cross-0.1", "dec-cross-1.0"]}]).rows
+    warned = {(row.condition, row.of) for row in rows if row.warning.startswith("the same as in the clean run")}
+    assert warned == {("set ablated", "dec-cross-0.1")}
 
 
 def test_a_chains_places_are_warned_of_as_well():

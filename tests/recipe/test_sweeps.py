@@ -10,6 +10,9 @@ import pytest
 import steer
 from steer.base.errors import ConfigError, SteerError
 from steer.base.yaml import Document
+from steer.experiments.api import build_recipe
+from steer.experiments.sweeping import question_hash
+from steer.models.checkpoint import load_checkpoint
 from steer.recipe.sweeps import points_of
 from steer.results.files import from_json, rows_csv, to_json
 
@@ -52,6 +55,33 @@ def test_one_result_with_a_column_for_each():
     assert from_json(to_json(result), "made").rows == result.rows
 
 
+def test_another_value_is_another_question():
+    tiny = load_checkpoint("tiny")
+
+    def asked(*layers: int) -> str:
+        return question_hash(build_recipe(**COMMON | {"sweep": {"layer": list(layers)}}), tiny)
+
+    assert len({asked(0), asked(1), asked(0, 1), asked(1, 0)}) == 4
+    assert asked(0, 1) == asked(0, 1)
+
+
+def test_what_is_learnt_at_every_point_is_kept():
+    keys = {
+        "kind": "align", "checkpoint": "tiny", "variable": "index-in-question", "k": 1, "epochs": 1,
+        "sets": [{"name": "set", "sites": "enc-self-0.0.z"}], "controls": [], "no_controls": "a test",
+        "episodes": {"arity": 2, "count": 4, "split": "validation"},
+        "train": {"arity": 2, "count": 12, "split": "validation", "seed": 1},
+        "measures": [{"name": "exact-match", "against": "answer"}],
+    }  # fmt: skip
+    result = steer.run(keys | {"sweep": {"seed": [0, 3]}})
+    assert len(result.subspaces) == 2
+    for seed in (0, 3):
+        (alone,) = steer.run(keys | {"seed": seed}).subspaces.values()
+        (mine,) = (one for name, one in result.subspaces.items() if name.startswith(f"seed_{seed}_set_k_1"))
+        assert (mine.rows == alone.rows).all()
+        assert mine.about.seed == seed
+
+
 def test_checkpoints_are_swept():
     keys = {"kind": "clean", "episodes": {"count": 6}, "measures": [{"name": "answer-probability"}]}
     result = steer.run(keys | {"sweep": {"checkpoint": ["tiny", "seed1"]}})
@@ -62,6 +92,7 @@ def test_checkpoints_are_swept():
 
 FAULTS = {
     "should be a list of values": {"sweep": {"layer": 3}},
+    "sweep.layer: should be a list of values": {"sweep": {"layer": []}},
     "should be keys with lists": {"sweep": ["layer"]},
     "a value stands there twice": {"sweep": {"layer": [0, 0]}},
     "combinations; at most 400": {"sweep": {"layer": list(range(21)), "seed": list(range(20))}},

@@ -17,8 +17,8 @@ from steer.drawing.figures.theme import COLUMN, INK, MUTED, despine, new_figure,
 from steer.results.result import Result
 from steer.results.rows import CONTROL, SET, Row, level_names, overall
 
-DASHES = ("--", ":", "-.", (0, (1, 3)), (0, (6, 2, 1, 2)))  # of the controls
-SPREAD = 8  # numbers whose largest is so many times the smallest stand side by side, not on a scale
+DASHES = ("--", ":", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (6, 2, 1, 2)))  # of the controls
+SPREAD = 8  # numbers whose largest is more than this times the smallest stand side by side, not on a scale
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,9 @@ def draw_dose(result: Result) -> Figure:
     handles = {
         label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
-    figure.legend(handles.values(), handles, loc="outside lower left", ncols=3, frameon=False, fontsize=6)
+    controls = {_kind(str(row.level(CONTROL))) for row in rows if row.level(CONTROL)}
+    ordered = dict(sorted(handles.items(), key=lambda pair: pair[0] in controls))  # controls last
+    figure.legend(ordered.values(), ordered, loc="outside lower left", ncols=3, frameon=False, fontsize=6)
     title(figure, result)
     despine(figure)
     return figure

@@ -20,7 +20,8 @@ from steer.results.result import Result
 CELL = 0.13  # inches: the smallest size at which a token can be read
 CELL_OF_MANY = 0.095  # in a figure of several patterns
 PANEL, LOWEST = 1.45, 0.42  # inches: a head of a sheet, and the height of one with few queries
-FEW = 10  # queries: so many that their names can be read
+FEW = 10  # queries whose names can still be read
+ALIKE = 2  # queries: panels that differ by this many at most may stand side by side
 FRAMED = "framed: what is right to look at"
 
 
@@ -133,12 +134,15 @@ def head_name(pattern: Pattern) -> str:
 
 
 def _lines(panels: list[Pattern], columns: int) -> list[list[Pattern]]:
-    """Panels in rows, those of one height together."""
-    lines: list[list[Pattern]] = []
-    for height in dict.fromkeys(len(panel.queries) for panel in panels):
-        alike = [panel for panel in panels if len(panel.queries) == height]
-        lines += [alike[n : n + columns] for n in range(0, len(alike), columns)]
-    return lines
+    """Panels in rows, those of about one height together."""
+    groups: list[list[Pattern]] = []
+    for panel in panels:
+        alike = (group for group in groups if abs(len(group[0].queries) - len(panel.queries)) <= ALIKE)
+        if home := next(alike, None):
+            home.append(panel)
+        else:
+            groups.append([panel])
+    return [group[n : n + columns] for group in groups for n in range(0, len(group), columns)]
 
 
 def _name(panel: Pattern, panels: Sequence[Pattern]) -> str:

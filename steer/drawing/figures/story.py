@@ -20,11 +20,17 @@ from steer.results.details import Pattern, Transcript
 from steer.results.result import Result
 from steer.results.rows import Row, number, select
 
-WIDTH, LINE, BAR = 7.0, 0.165, 0.17  # inches: of a figure, at least; of a row of cells; of a bar
+WIDTH, LINE, BAR, MORE = (
+    7.0,
+    0.165,
+    0.17,
+    0.08,
+)  # inches: of a figure, at least; a row of cells; a bar; one of two lines
 BESIDE = 0.15  # inches, left free on either side: there the title begins
 LETTERS, SMALL, GAP = 7.5, 7, 3.1  # points: of tokens, of headings, and what is free on either side of a token
 SEEN = 0.3  # of the attention: a token that gets so much is named again in its cell
-BEFORE, MARKED, SITES = "before", "#cfe3f1", 4  # SITES: as many fit into a heading
+BEFORE, MARKED = "before", "#cfe3f1"
+SITES, SEVERAL = 4, 2  # as many fit into a heading, beside a bar
 TOP, APART = 2.7, 1.6  # rows: above the first lane, and its heading with what is free below it
 SAYS = "answer"
 SHADES = {True: LinearSegmentedColormap.from_list("with", ["white", ACCENT])}
@@ -43,7 +49,8 @@ def draw_story(result: Result) -> Figure:
     figure.set_figwidth(max(WIDTH, width / figure.dpi + 2 * BESIDE))
     cast(ConstrainedLayoutEngine, figure.get_layout_engine()).set(w_pad=BESIDE)
     lines = TOP + sum(len(steps(one)) + APART for _, one, _ in lanes)
-    heights = [LINE * lines, 0.4 + BAR * len(rows)]
+    two = any("\n" in label for label in _labels(rows, result))
+    heights = [LINE * lines, 0.4 + (BAR + MORE * two) * len(rows)]
     figure.set_figheight(sum(heights) + 0.45)
     above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=heights)[:, 0]
     _draw_lanes(above.add_subplot(), result, lanes, edges, width, lines)
@@ -174,6 +181,15 @@ def _draw_steps(
         )  # fmt: skip
 
 
+def _labels(rows: list[Row], result: Result) -> list[str]:
+    """Conditions by their names; where several are tried, with the nodes that each edits."""
+    tried = [row.condition for row in rows if row.condition not in (BEFORE, *NAMES)]
+    sites = {name: result.provenance.edited.get(name, ()) for name in tried if len(tried) > 1}
+    nodes = {name: tuple(dict.fromkeys(site.rpartition(".")[0] for site in found)) for name, found in sites.items()}
+    where = {name: f"\n{', '.join(found)}" for name, found in nodes.items() if 0 < len(found) <= SEVERAL}
+    return [NAMES.get(name, short(name)) + where.get(name, "") for name in (row.condition for row in rows)]
+
+
 def _draw_rates(axes: Axes, rows: list[Row], result: Result) -> None:
     compared = (BEFORE, *NAMES)
     for place, row in enumerate(rows):
@@ -181,7 +197,7 @@ def _draw_rates(axes: Axes, rows: list[Row], result: Result) -> None:
         axes.barh(place, row.value, color=colour, height=0.72, linewidth=0)
         axes.hlines(place, row.low, row.high, color=INK, linewidth=0.9)
         axes.text(max(row.value, row.high) + 0.01, place, number(row.value), fontsize=LETTERS, va="center")
-    axes.set_yticks(range(len(rows)), [NAMES.get(row.condition, short(row.condition)) for row in rows])
+    axes.set_yticks(range(len(rows)), _labels(rows, result))
     axes.tick_params(axis="y", length=0, labelsize=LETTERS)
     axes.set(xlim=(0, 1.1), ylim=(len(rows) - 0.4, -0.6), xticks=[])
     what = "exchange" if exchanged(result) else "change"

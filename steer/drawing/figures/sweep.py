@@ -28,6 +28,7 @@ from steer.results.result import Result
 from steer.results.rows import Row, overall
 
 SWEEPS = ("keep-only-one", "ablate-only-one", "chained-patch")  # kinds whose conditions are sources, one at a time
+CLEAN = "clean"  # the condition that others are compared with
 HELD = {"wrong": "above the wrong answers'", "counterfactual": "above the counterpart's answer's"}
 
 
@@ -62,7 +63,7 @@ def _several(pairs: Iterable[tuple[str, str]]) -> set[str]:
 
 
 def draw_bars(result: Result) -> Figure:
-    """One row for each condition, and a panel for each measure; the ends of the scale stand first, in grey.
+    """One row for each condition, and a panel for each measure; what others are compared with stands first, in grey.
 
     The conditions of a sweep are sorted: their order says nothing. Heads that play a role are named with it.
     """
@@ -97,10 +98,11 @@ def _fill_bars(axes: Axes, rows: list[Row], conditions: list[str], colours: dict
     for row in rows:
         side = names.index(series.name(row))
         place = conditions.index(row.condition) + (side - (len(names) - 1) / 2) * thickness
-        colour = MUTED if row.end and len(names) == 1 else colours.get(series.name(row), ACCENT)
+        compared = len(names) == 1 and (bool(row.end) or (row.condition == CLEAN and len(conditions) > 1))
+        colour = MUTED if compared else colours.get(series.name(row), ACCENT)
         axes.barh(place, row.value, height=thickness, color=colour, linewidth=0, zorder=2)
         axes.hlines(place, row.low, row.high, color=INK, linewidth=0.8, zorder=3)
-        if row.end and len(names) == 1:
+        if compared:
             axes.axvline(row.value, color=MUTED, linestyle=":", linewidth=0.8, zorder=1)
     if all(row.unit == "share" for row in rows):
         axes.set_xlim(0, 1)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from steer.anatomy.layout import Layout
-from steer.anatomy.nodes import Node, Site
+from steer.anatomy.nodes import BETWEEN_TOKENS, Node, Site
 from steer.models.huggingface import encoding, fold
 from steer.models.huggingface.blocks import AttentionBlock, FeedforwardBlock
 from steer.models.huggingface.encoding import Frame
@@ -77,7 +77,9 @@ class HuggingFaceModel:
         if name in ("z", "q", "k", "v", "q_pre", "k_pre"):
             heads = self._attention_at(path).heads
             return (heads.count, heads.size)
-        return (int(self.like.shape[-1]),)
+        if name in BETWEEN_TOKENS:
+            return ()
+        return (len(self.readout.rows) if name == "logits" else int(self.like.shape[-1]),)
 
     def encode(self, examples: Sequence[Example], rows: list[int], number: int = 0) -> Batch:
         return encoding.moved(encoding.encode(self.frame, self.layout, examples, rows, number), self.like.device)

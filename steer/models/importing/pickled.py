@@ -92,7 +92,7 @@ class _Reader:
             case "STACK_GLOBAL":
                 name, module = self.pop(), self.pop()
                 self.stack.append(self.named(f"{module}.{name}"))
-            case "INST":  # a name and a call in one; if the name is none that is refused, the opcode is
+            case "INST":  # a name and a call in one; refused as an opcode, even if the name is allowed
                 self.named(argument.replace(" ", ".", 1))
                 self.make(opcode)
             case _:

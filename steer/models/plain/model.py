@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from steer.anatomy.layout import Layout
-from steer.anatomy.nodes import Node, Site
+from steer.anatomy.nodes import BETWEEN_TOKENS, Node, Site
 from steer.models.batch import collate
 from steer.models.plain.layout import PlainSteps, plain_layout
 from steer.models.plain.transformer import MLP, Attention, State, Transformer
@@ -53,8 +53,10 @@ class PlainModel:
         return Readout(self.module.unembed.weight, self.module.unembed.bias, self.module.ln_dec.weight)
 
     def size(self, hook: str) -> tuple[int, ...]:
-        config = self.module.config
-        return (config.heads, config.d_head) if hook.endswith(".z") else (config.d_model,)
+        config, name = self.module.config, hook.rpartition(".")[2]
+        if name in ("q", "k", "v", "z"):
+            return (config.heads, config.d_head)
+        return () if name in BETWEEN_TOKENS else (config.answer_tokens if name == "logits" else config.d_model,)
 
     def encode(self, examples: Sequence[Example], rows: list[int], number: int = 0) -> Batch:
         """`rows`: which of the examples the batch holds."""

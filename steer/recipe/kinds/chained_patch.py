@@ -22,6 +22,7 @@ class ChainedPatch(OnScale):
     """source -> chain[0] -> chain[1] …: what reaches the last port through this chain alone."""
 
     goes_from_site_to_site: ClassVar[bool] = True
+    by_paths: ClassVar[bool] = True
     kind: Literal["chained-patch"]
     sources: Annotated[Nodes, Field(description="swept at the chain's start; globs allowed")]
     chain: Annotated[Chain, Field(min_length=1, description="ports, in order: each head feeds the next port")]

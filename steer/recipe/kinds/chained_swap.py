@@ -26,6 +26,7 @@ class ChainedSwap(Swap):
     """Two question tokens exchange their position embeddings in these ports; only what the chain passes on arrives."""
 
     ablates: ClassVar[bool] = True
+    by_paths: ClassVar[bool] = True
     kind: Literal["chained-swap"]
     chain: Annotated[Chain, Field(min_length=1, description="ports that it is passed on to, in order")]
     ablate: Annotated[AnyNodes, Field(description="other sources of these ports that are ablated; globs allowed")] = ()

@@ -13,6 +13,8 @@ class CleanRun(Recipe):
     """No intervention: measure only."""
 
     ablates: ClassVar[bool] = False
+    edits: ClassVar[bool] = False
+    takes_places: ClassVar[bool] = False
     kind: Literal["clean"]
 
     def runs(self, lowering: Lowering) -> list[Run]:

@@ -13,16 +13,16 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from steer.anatomy.layout import carrier, touched
 from steer.anatomy.nodes import Site
 from steer.base.errors import Key, unknown
 from steer.base.fields import one_of, refined
 from steer.base.yaml import AT_LEAST_ONE, Strict
-from steer.plan.plan import Current, Edit, Of, Run, Sum
+from steer.plan.plan import Edit, Of, Run
 from steer.recipe.edits import as_counterpart
 from steer.recipe.interventions import Intervention, Made, Version, make, recording
 from steer.recipe.lowering import Lowering
 from steer.recipe.schema import BEFORE, CEILING, Recipe
+from steer.recipe.together import check_together
 from steer.results.rows import CONTROL, SET, Level
 from steer.tasks.task import Example, Task
 
@@ -44,6 +44,7 @@ class Intervene(Recipe):
 
     clean_condition: ClassVar[str] = BEFORE
     ablates: ClassVar[bool] = False
+    takes_places: ClassVar[bool] = False
     kind: Literal["intervene"]
     conditions: Annotated[tuple[Joint, ...], AT_LEAST_ONE]
     variable: Annotated[
@@ -177,34 +178,3 @@ def levels_of(name: str, several: Sequence[Version]) -> tuple[Level, ...]:
     """What the rows of a condition say about it: its name, and the scale of each edit that has several."""
     scales = [one.scale for one in several if one.scale is not None]
     return ((SET, name), *((f"scale {n + 1}" if n else "scale", scale) for n, scale in enumerate(scales)))
-
-
-def check_together(made: Sequence[Made], lowering: Lowering, key: Key) -> None:
-    """Edits of one condition must not undo one another, and each must be able to change what is measured."""
-    names, layout = lowering.names, lowering.layout
-    placed = [(n, edit) for n, one in enumerate(made) for edit in _in_place(one)]
-    held = [edit.site for _, edit in placed if edit.holds] + [edit.site for edit in lowering.freeze]
-    for place, (n, edit) in enumerate(placed):
-        before = [(m, other) for m, other in placed[:place] if carrier(other.site) == carrier(edit.site)]
-        if made[n].replaces and any(_overlap(edit, other) for _, other in before):
-            first = before[0][0] + 1
-            names.fault((*key, n), f"{edit.site} is replaced here, which undoes edit {first} of this condition")
-        if not edit.holds and carrier(edit.site) in map(carrier, held):
-            names.fault((*key, n), f"{edit.site} is frozen and edited in one condition")
-        past = [site for site in held if carrier(site) != carrier(edit.site)]
-        if not edit.holds and not lowering.reach.read.intersection(touched(layout, [edit.site], past)):
-            names.fault((*key, n), f"nothing from {edit.site} arrives at what is measured")
-
-
-def _in_place(one: Made) -> Sequence[Edit]:
-    """What is edited in the condition's own run."""
-    edits = one.versions[0].edits
-    return [Edit(site, Sum((Current(),))) for site in one.through] if one.through else edits
-
-
-def _overlap(one: Edit, other: Edit) -> bool:
-    """May the two be made at one place? Names of places are only known with the examples."""
-    if not one.places or not other.places:
-        return True
-    numbers = all(isinstance(place, int) for place in (*one.places, *other.places))
-    return not numbers or not set(one.places).isdisjoint(other.places)

@@ -18,6 +18,7 @@ class OneSource(OnScale):
     """A sweep over the direct sources of a target."""
 
     goes_from_site_to_site: ClassVar[bool] = True
+    by_paths: ClassVar[bool] = True
     keep: ClassVar[bool]  # the one source, or all others
     target: Annotated[Ports, Field(description="a head's q, k or v")]
     sources: Annotated[Nodes, Field(description="heads, MLPs, embeddings; globs allowed")]

@@ -106,7 +106,7 @@ def _control(name: str, seed: int, lowering: Lowering, sets: dict[str, list[Site
 def _sites(recipe: Steer, lowering: Lowering, number: int) -> list[Site]:
     key: Key = ("sets", number, "sites")
     if recipe.by == "counterpart":
-        named = lowering.names.sites(key, recipe.sets[number].sites)
+        named = lowering.differing(key, lowering.names.sites(key, recipe.sets[number].sites), lambda site: site)
         lowering.check_places(named)
     else:
         named = lowering.names.ports(key, recipe.sets[number].sites)
