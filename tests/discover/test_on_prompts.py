@@ -1,4 +1,4 @@
-"""Circuits of Hugging Face models behind their answers to prompts of a file; `induction` has one that everybody knows."""
+"""Circuits of Hugging Face models behind their answers to prompts of a file; everybody knows the one of `induction`."""
 
 from __future__ import annotations
 
