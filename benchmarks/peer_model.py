@@ -39,7 +39,8 @@ def save_model(folder: Path, size: Size) -> None:
     named = Tokenizer(models.WordLevel({f"w{number}": number for number in range(WORDS)}, unk_token="w0"))
     named.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     special = dict.fromkeys(("bos_token", "eos_token", "pad_token", "unk_token"), "w0")
-    PreTrainedTokenizerFast(tokenizer_object=named, **special).save_pretrained(folder)  # type: ignore[no-untyped-call]
+    cutter: Any = PreTrainedTokenizerFast
+    cutter(tokenizer_object=named, **special).save_pretrained(folder)
 
 
 def save_prompts(path: Path, size: Size) -> None:
@@ -77,8 +78,7 @@ class Given:
 
 
 def read(folder: Path, prompts: Path, size: Size, dtype: torch.dtype) -> Given:
-    found = GPT2LMHeadModel.from_pretrained(folder, attn_implementation="eager", dtype=dtype)
-    model = found.eval()  # type: ignore[no-untyped-call]
+    model: Any = GPT2LMHeadModel.from_pretrained(folder, attn_implementation="eager", dtype=dtype)
     lines = [json.loads(line) for line in prompts.read_text().splitlines()]
     pairs = [line["counterparts"][VARIABLE] for line in lines]
 
@@ -87,4 +87,4 @@ def read(folder: Path, prompts: Path, size: Size, dtype: torch.dtype) -> Given:
 
     columns = [[ids(one[key]) for one in some] for some in (lines, pairs) for key in ("prompt", "answer")]
     prompt, answer, other, rival = (torch.tensor(column) for column in columns)
-    return Given(model.requires_grad_(False), size, prompt, other, answer[:, 0], rival[:, 0])
+    return Given(model.eval().requires_grad_(False), size, prompt, other, answer[:, 0], rival[:, 0])

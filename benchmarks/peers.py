@@ -6,8 +6,8 @@
 
 Everything that is compared is asked for as a recipe, through `steer.run`. Numbers are compared on a small model in
 float64 (TransformerLens keeps its results in float32) and must agree to 1e-5; so must those of the timed questions,
-which are put to eight layers in float32. The weights are random: nothing is downloaded. Sides take turns; read the
-ratios, not the seconds.
+which are put to eight layers in float32. The weights are random: nothing is downloaded. Sides take turns on one
+thread, and times are the processor's, so that other programs change little; read the ratios, not the seconds.
 """
 
 from __future__ import annotations
@@ -93,8 +93,7 @@ def difference(theirs: Table, mine: Table) -> tuple[int, float]:
 def compared(folder: Path) -> Iterator[tuple[str, str, Table, Table]]:
     """What was asked, of which tool, its numbers and ours."""
     mine, lens = Steer(folder, "float64"), Lens(loaded(folder, SMALL, torch.float64), folder)
-    hand = ByHand(loaded(folder, SMALL, torch.float64))
-    pyvene = Pyvene(loaded(folder, SMALL, torch.float64))
+    hand, pyvene = ByHand(loaded(folder, SMALL, torch.float64)), Pyvene(loaded(folder, SMALL, torch.float64))
     for port in PORTS:
         yield (
             f"{port} of each head at each place",
@@ -171,9 +170,9 @@ def race(name: str, rounds: int, sides: Mapping[str, Callable[[], Table]]) -> No
         found = {}
         for side, work in sides.items():
             print(f"  … {name}, round {turn + 1}: {side}", file=sys.stderr, flush=True)
-            started = time.perf_counter()
+            started = time.process_time()
             found[side] = work()
-            taken[side].append(time.perf_counter() - started)
+            taken[side].append(time.process_time() - started)
         largest = max(difference(table, found["steer"])[1] for table in found.values())
         if largest > AGREE:
             raise SystemExit(f"{name}: the sides differ by {largest:.1e}")

@@ -70,7 +70,7 @@ def locate(name: str) -> Path:
     if name.startswith("hf:") or name in model_names() or is_there(Path(name) / CONFIG):
         raise CheckpointError(
             f"{name} is a Hugging Face model, and this is for checkpoints trained on a task of ours ({RECORD}); "
-            "`steer check FILE.jsonl -c`, `steer run`, `attend`, `attribute` and `ask` take it"
+            "`steer check FILE.jsonl -c`, `steer run`, `attend`, `attribute`, `ask` and `discover --task` take it"
         )
     if is_there(name):
         raise CheckpointError(f"{name} is not a checkpoint: it holds no {RECORD}")

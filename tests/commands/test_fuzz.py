@@ -23,7 +23,7 @@ from steer.commands import app
 
 WORK = (  # what takes long, once its arguments have been found good
     "steer.experiments.one.run_experiment", "steer.paper.reproduce.reproduce",
-    "steer.discover.keep.find_circuit", "steer.experiments.ask.ask",
+    "steer.discover.keep.find_circuit", "steer.discover.keep.find_on_prompts", "steer.experiments.ask.ask",
     "steer.experiments.accuracy.accuracy", "steer.experiments.accuracy.strict",
     "steer.experiments.attend.attention_pattern",
     "steer.experiments.component.component_page",

@@ -15,7 +15,7 @@ TASK = RECIPES / "induction" / "induction.jsonl"
 GIVEN = ["-c", "induction", "--json"]
 
 
-@pytest.mark.parametrize("command", ["eval", "discover", "reproduce", "renumber"])
+@pytest.mark.parametrize("command", ["eval", "reproduce", "renumber"])
 @pytest.mark.parametrize("name", ["induction", "hf:induction"])
 def test_commands_for_checkpoints_of_ours_say_what_takes_a_model(steer, command: str, name: str, tmp_path: Path):
     done = steer(command, "-c", name, *(["--out", tmp_path / "out"] if command == "renumber" else []))
