@@ -4,7 +4,8 @@
     python benchmarks/growth.py --only k --most 1000        # a quick look
 
 Every line is a process of its own (peak memory is then its own), on a model with random weights: the time does not
-depend on them. `doubled` is the time over that of half as many episodes: 2 is linear.
+depend on them. `doubled` is the processor's time over that of half as many episodes: 2 is linear. Other work on the
+machine changes it little, unlike the seconds that go by.
 """
 
 from __future__ import annotations
@@ -51,13 +52,14 @@ def keys_of(kind: str) -> dict[str, Any]:
 def work(kind: str, count: int, layers: int, heads: int) -> None:
     """One line, in this very process."""
     checkpoint = made(layers, heads)
-    started = time.perf_counter()
+    started, busy = time.perf_counter(), time.process_time()
     if kind == "discovery":
         search(checkpoint, count)
     else:
         recipe = build_recipe(kind, **keys_of(kind), episodes={"split": "train", "arity": 2, "count": count})
         run_experiment(recipe, checkpoint, engine=Engine(checkpoint.model, MEMORY // 4, MEMORY))
-    print(json.dumps({"seconds": time.perf_counter() - started, "kilobytes": peak_kilobytes()}))
+    taken = {"seconds": time.perf_counter() - started, "processor": time.process_time() - busy}
+    print(json.dumps({**taken, "kilobytes": peak_kilobytes()}))
 
 
 def search(checkpoint: Checkpoint, count: int) -> None:
@@ -74,15 +76,18 @@ def measured(kind: str, count: int, layers: int = 2, heads: int = 8) -> dict[str
     return found
 
 
+def told(found: dict[str, float]) -> str:
+    return f"{found['seconds']:9.1f} s, {found['processor']:8.1f} s of a core   {found['kilobytes'] / 2**20:6.2f} GiB"
+
+
 def by_episodes(kind: str, most: int) -> None:
     print(f"\n{kind}: episodes, 2 + 2 layers, 8 heads", flush=True)
-    seconds: dict[int, float] = {}
+    busy: dict[int, float] = {}
     for count in (one for one in (SEARCHED if kind == "discovery" else EPISODES) if one <= most):
         found = measured(kind, count)
-        seconds[count] = found["seconds"]
-        half = f"{seconds[count] / seconds[count // 2]:8.2f}" if count // 2 in seconds else " " * 8
-        line = f"  {count:6,} {seconds[count]:9.1f} s   doubled {half}   {found['kilobytes'] / 2**20:6.2f} GiB"
-        print(line, flush=True)
+        busy[count] = found["processor"]
+        half = f"{busy[count] / busy[count // 2]:8.2f}" if count // 2 in busy else " " * 8
+        print(f"  {count:6,} {told(found)}   doubled {half}", flush=True)
 
 
 def by_size(kind: str) -> None:
@@ -90,7 +95,7 @@ def by_size(kind: str) -> None:
     for layers, heads in SIZES:
         found = measured(kind, 250, layers, heads)
         sizes = f"{layers} layers, {heads:2} heads"
-        print(f"  {sizes} {found['seconds']:9.1f} s   {found['kilobytes'] / 2**20:6.2f} GiB", flush=True)
+        print(f"  {sizes} {told(found)}", flush=True)
 
 
 def main() -> None:

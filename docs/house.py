@@ -7,6 +7,7 @@ A room may import only rooms above it. `--check` prints the imports that break t
 
 from __future__ import annotations
 
+import argparse
 import ast
 import sys
 from collections import Counter
@@ -104,4 +105,6 @@ def main(check: bool) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main("--check" in sys.argv[1:]))
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--check", action="store_true", help="count, and draw nothing")
+    sys.exit(main(options.parse_args().check))

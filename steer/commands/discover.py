@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,10 +10,12 @@ import typer
 
 from steer.base.shipped import DEFAULT
 from steer.commands.completion import complete_checkpoint
-from steer.commands.options import DeviceOption, JsonOption, OutOption, QuietOption
+from steer.commands.options import DeviceOption, DtypeOption, JsonOption, MemoryOption, OutOption, QuietOption
+from steer.commands.subjects import TaskOption
 
 if TYPE_CHECKING:
     from steer.discover.keep import Discovery
+    from steer.discover.search import Tell
     from steer.results.evidence import SearchSettings
 
 
@@ -31,8 +34,11 @@ def discover(
     threshold: Annotated[
         float, typer.Option(min=0.01, max=0.9, help="Smallest effect of a path, as a share of the scale.")
     ] = 0.1,
+    task: TaskOption = None,
     out: OutOption = None,
     device: DeviceOption = "cpu",
+    dtype: DtypeOption = "float32",
+    memory: MemoryOption = "4G",
     force: Annotated[bool, typer.Option("--force", help="Search again, even if the circuit is saved.")] = False,
     json: JsonOption = False,
     quiet: QuietOption = False,
@@ -40,12 +46,19 @@ def discover(
     """Find the circuit: output heads, what feeds them, roles, redundancy; then check it. Writes circuit.yaml."""
     from json import dumps
 
+    from steer.base.errors import SteerError
+    from steer.base.memory import parse_memory
     from steer.discover.keep import capable
     from steer.results.evidence import SearchSettings
 
-    folders = _folders(checkpoint or (capable() if everything else [DEFAULT]), out or Path("results"))
+    if task is not None and everything:
+        raise SteerError("--task puts prompts to the checkpoints that -c names: leave --all out")
+    if task is None and (dtype, memory) != ("float32", "4G"):
+        raise SteerError("--dtype and --memory are for searches on prompts: give --task")
+    folders = _folders(checkpoint or (capable() if everything else [DEFAULT]), out or Path("results"), task)
     settings = SearchSettings(episodes=episodes, threshold=threshold)
-    discoveries = _search(folders, settings, force, device, quiet)
+    look_for = _searcher(settings, force, device, task, (dtype, parse_memory(memory)))
+    discoveries = _search(folders, look_for, quiet)
     if json:
         plain = [one.circuit.model_dump(mode="json") for one in discoveries.values()]
         typer.echo(dumps(plain[0] if len(plain) == 1 else plain, indent=1))
@@ -53,12 +66,16 @@ def discover(
         _print(discoveries, folders)
 
 
-def _folders(checkpoints: list[str], within: Path) -> dict[str, Path]:
+def _folders(checkpoints: list[str], within: Path, task: Path | None) -> dict[str, Path]:
     """Where each one's circuit is written; a checkpoint that is not there is named before any search begins."""
     from steer.base.errors import SteerError
+    from steer.discover.keep import check_trained
     from steer.experiments.folders import results_folder
 
-    folders = {name: results_folder("discover", name, within=within) for name in checkpoints}
+    for name in checkpoints if task is None else ():
+        check_trained(name)
+    more = () if task is None else (task.stem,)
+    folders = {name: results_folder("discover", name, *more, within=within) for name in checkpoints}
     if len(set(folders.values())) < len(folders):
         raise SteerError(
             "two of these checkpoints have the same name, and so the same results folder: give them one by one"
@@ -66,19 +83,31 @@ def _folders(checkpoints: list[str], within: Path) -> dict[str, Path]:
     return folders
 
 
+def _searcher(
+    settings: SearchSettings, force: bool, device: str, task: Path | None, numbers: tuple[str, int]
+) -> Callable[[str, Path, Tell], Discovery]:
+    from steer.discover.keep import find_circuit, find_on_prompts
+
+    def look_for(name: str, folder: Path, tell: Tell) -> Discovery:
+        if task is None:
+            return find_circuit(name, folder, settings, force, tell, device)
+        return find_on_prompts(name, task, folder, settings, force, tell, device, *numbers)
+
+    return look_for
+
+
 def _search(
-    folders: dict[str, Path], settings: SearchSettings, force: bool, device: str, quiet: bool
+    folders: dict[str, Path], look_for: Callable[[str, Path, Tell], Discovery], quiet: bool
 ) -> dict[str, Discovery]:
     from steer.commands.pictures import warn
     from steer.commands.progress import bar
-    from steer.discover.keep import find_circuit
     from steer.experiments.many import interrupted
 
     discoveries: dict[str, Discovery] = {}
     for name, folder in folders.items():
         with bar(f"discovering {name}", 1.0, quiet) as advance:
             try:
-                discoveries[name] = find_circuit(name, folder, settings, force, advance, device)
+                discoveries[name] = look_for(name, folder, advance)
             except KeyboardInterrupt as error:
                 raise interrupted(len(discoveries), len(folders)) from error
         warn(discoveries[name].undrawn)

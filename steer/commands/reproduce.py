@@ -22,6 +22,13 @@ if TYPE_CHECKING:
 
 
 def reproduce(
+    changes: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[episodes.KEY=VALUE]...",
+            help="Other questions in every recipe: episodes.split=strict episodes.overlap=false.",
+        ),
+    ] = None,
     checkpoint: CheckpointOption = DEFAULT,
     out: OutOption = None,
     device: DeviceOption = "cpu",
@@ -48,8 +55,8 @@ def reproduce(
 
     with bar("reproducing", 1.0, quiet) as advance:
         made = run_all(
-            checkpoint, out=out, device=device, episodes=episodes, force=force, against=against, tell=advance,
-            workers=workers, on=on, say=spoken(quiet),
+            checkpoint, *(changes or ()), out=out, device=device, episodes=episodes, force=force, against=against,
+            tell=advance, workers=workers, on=on, say=spoken(quiet),
         )  # fmt: skip
     for outcome in made.outcomes:
         warn(*(f"{outcome.name}: {reason}" for reason in outcome.undrawn))
@@ -57,7 +64,7 @@ def reproduce(
         files = {outcome.name: [str(picture) for picture in outcome.pictures] for outcome in made.outcomes}
         typer.echo(dumps(made.to_json() | {"pictures": files, "index": str(made.index)}, indent=1))
         return
-    quick = f" ({made.claims[0].status})" if episodes else ""
+    quick = f" ({made.claims[0].status})" if episodes or changes else ""
     title = f"{made.checkpoint}: {len(made.claims)} claims: {tally(made.claims)}{quick}"
     typer.echo(render(title, "", pairs(map(_line, made.claims)), "", f"index: {made.index}"))
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from steer.base.errors import SteerError
+from steer.base.memory import parse_memory
 from steer.base.shipped import DEFAULT
 from steer.experiments.folders import results_folder
 from steer.results.circuit import Circuit
@@ -17,9 +18,11 @@ EPISODES, THRESHOLD = (20, 500), (0.01, 0.9)  # least and most
 def discover(
     checkpoint: str | Path = DEFAULT, *, episodes: int = 250, threshold: float = 0.1, out: Path | str = "results",
     force: bool = False, device: str = "cpu", tell: Callable[[float, str], None] = lambda done, text: None,
+    task: Path | str | None = None, dtype: str = "float32", memory: str = "4G",
 ) -> Circuit:  # fmt: skip
     """The circuit of a checkpoint, by name or folder: searched, checked, and written to a folder in `out`.
 
+    `task`: a file of prompts that the model's answers are searched on, instead of the task that it was trained on.
     Searched before with the same settings, it is read; a search takes minutes.
     """
     from steer.discover import keep
@@ -27,6 +30,11 @@ def discover(
     for name, value, (least, most) in (("episodes", episodes, EPISODES), ("threshold", threshold, THRESHOLD)):
         if not least <= value <= most:
             raise SteerError(f"--{name}: from {least} to {most}, not {value}")
-    folder = results_folder("discover", str(checkpoint), within=Path(out))
-    settings = SearchSettings(episodes=episodes, threshold=threshold)
+    settings, within = SearchSettings(episodes=episodes, threshold=threshold), Path(out)
+    if task is not None:
+        folder, most = results_folder("discover", str(checkpoint), Path(task).stem, within=within), parse_memory(memory)
+        given = str(checkpoint), Path(task), folder, settings, force, tell, device, dtype, most
+        return keep.find_on_prompts(*given).circuit
+    keep.check_trained(str(checkpoint))
+    folder = results_folder("discover", str(checkpoint), within=within)
     return keep.find_circuit(str(checkpoint), folder, settings, force, tell, device).circuit

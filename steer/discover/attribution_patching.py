@@ -23,6 +23,7 @@ from steer.measures.probability import answer_likelihood
 from steer.models.protocol import Batch
 from steer.plan.plan import CLEAN, Edit, Mean, Of, Rebuilt, Run
 from steer.results.evidence import GradientAgreement
+from steer.tasks.task import ANSWER
 
 STEPS = 5
 Path = tuple[Node, Site]  # source, target port
@@ -78,7 +79,7 @@ def mean_gradients(lab: Lab, session: Session, batch: Batch, hooks: Iterable[str
     target, means = lab.targets[batch.number], embedding_means(lab, session, batch)
 
     def likelihood(logits: Tensor) -> Tensor:
-        return answer_likelihood(logits, target, lab.pad).sum()
+        return answer_likelihood(batch.at(ANSWER, logits), target, lab.pad).sum()
 
     def partway(share: float) -> Callable[[Site, Tensor], Tensor]:
         return lambda site, value: means[site] + share * (value - means[site])

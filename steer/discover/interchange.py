@@ -16,7 +16,7 @@ from steer.anatomy.nodes import Site
 from steer.base.dice import Dice
 from steer.discover.lab import Lab
 from steer.engine.engine import Engine
-from steer.models.checkpoint import Checkpoint
+from steer.models.subject import Subject
 from steer.plan.plan import COUNTERPART, Edit, Of, Run
 from steer.recipe.sets import others
 from steer.results.evidence import Interchange
@@ -29,7 +29,7 @@ class Exchange:
     """A lab whose episodes have the counterpart's answer, with the counterpart's values at hand."""
 
     def __init__(
-        self, checkpoint: Checkpoint, episodes: Sequence[Example], variable: str, seed: int, engine: Engine
+        self, checkpoint: Subject, episodes: Sequence[Example], variable: str, seed: int, engine: Engine
     ) -> None:
         changed = [checkpoint.task.counterpart(episode, variable) for episode in episodes]
         others = [other for other in changed if other is not None]
@@ -47,10 +47,17 @@ class Exchange:
 
 
 def interchange(
-    checkpoint: Checkpoint, episodes: Sequence[Example], seed: int = 0, engine: Engine | None = None
+    checkpoint: Subject,
+    episodes: Sequence[Example],
+    seed: int = 0,
+    engine: Engine | None = None,
+    names: Names | None = None,
 ) -> list[Interchange]:
-    """For each variable, and each set of sites that should carry it: how often the predicted answer is written."""
-    names, engine, rows = checkpoint.names, engine or Engine(checkpoint.model), []
+    """For each variable, and each set of sites that should carry it: how often the predicted answer is written.
+
+    `names`: with the heads of each role, if they are not the checkpoint's own.
+    """
+    names, engine, rows = names or checkpoint.names, engine or Engine(checkpoint.model), []
     shown = [episode for episode in episodes if checkpoint.task.chooses(episode)]
     for variable, places in checkpoint.task.carriers.items():
         sets = {f"{role}.{port}": _sites(names, role, port) for role, port in places}

@@ -6,14 +6,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from steer.base.errors import SteerError
+from steer.base.memory import MEMORY
 from steer.base.shipped import CHECKPOINTS, checkpoint_names, is_shipped, locate
-from steer.discover.search import Tell, discover
+from steer.discover.search import Tell, discover, weights_id
 from steer.drawing.figures.circuit import draw_all
 from steer.drawing.figures.draw import attempt
+from steer.engine.engine import Engine
+from steer.experiments.given import prompts_of
 from steer.models.checkpoint import Checkpoint, load_checkpoint, read_record
-from steer.models.devices import check_device
+from steer.models.devices import check_device, check_dtype
+from steer.models.families import load_subject, task_of
+from steer.models.subject import Subject
 from steer.results.circuit import Circuit, read_circuit, write_circuit
 from steer.results.evidence import SearchSettings
+from steer.tasks.prompts.task import Prompts
 
 CAPABLE = 0.9  # exact match: checkpoints below it do not do the task
 
@@ -33,6 +39,12 @@ def capable() -> list[str]:
     names = checkpoint_names()
     scores = {name: (read_record(CHECKPOINTS / name).accuracy or {}).get("exact_match", 0.0) for name in names}
     return [name for name in names if scores[name] >= CAPABLE]
+
+
+def check_trained(name: str) -> None:
+    """Raise where a checkpoint was trained on no task of ours: its circuit is searched on prompts."""
+    if task_of(name) == Prompts.name:
+        raise SteerError(f"{name}: on which prompts? Give --task FILE.jsonl (docs/task.md says what stands in it)")
 
 
 def find_circuit(
@@ -55,6 +67,34 @@ def find_circuit(
         write_circuit(circuit, home)  # recipes on the user's own checkpoint may now name roles
     beside = _beside(home, loaded)
     return Discovery(circuit, known, beside is not None and beside.roles != circuit.roles, undrawn)
+
+
+def find_on_prompts(
+    name: str, file: Path, folder: Path, settings: SearchSettings, force: bool = False,
+    tell: Tell = lambda done, text: None, device: str = "cpu", dtype: str = "float32", memory: int = MEMORY,
+) -> Discovery:  # fmt: skip
+    """The circuit behind a model's answers to prompts of a file. It is kept in its folder alone: it has no roles."""
+    check_dtype(dtype)
+    check_device(device)
+    prompts = prompts_of(name, file)
+    searched, judged = prompts.apart(0)  # what is wrong with the file is said before any weights are read
+    subject = load_subject(name, device, dtype).about(prompts)
+    subject.examine([*searched, *judged])
+    circuit = None if force else _known_on_prompts(folder, subject, settings)
+    known = circuit is not None
+    if circuit is None:
+        engine = Engine.within(subject.model, memory)
+        circuit = discover(subject, searched, judged, settings.episodes, settings.threshold, tell, engine)
+    write_circuit(circuit, folder)
+    _, undrawn = attempt(lambda: draw_all(circuit, folder), "circuit") if circuit.members else (None, "")
+    return Discovery(circuit, known, False, undrawn)
+
+
+def _known_on_prompts(folder: Path, subject: Subject, settings: SearchSettings) -> Circuit | None:
+    circuit = read_circuit(folder, weights_id(subject.weights))
+    evidence = circuit.evidence if circuit else None
+    same = evidence is not None and (evidence.settings, evidence.prompts) == (settings, subject.task.fingerprint)
+    return circuit if same else None
 
 
 def _beside(home: Path, checkpoint: Checkpoint) -> Circuit | None:

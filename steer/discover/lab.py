@@ -1,4 +1,4 @@
-"""One checkpoint on one list of episodes, ready for many small experiments.
+"""One model on one list of episodes, ready for many small experiments.
 
 The clean run is made once and kept; so are the ablation means. An experiment is a list of runs and a function that
 turns what they read into a value for each episode.
@@ -21,12 +21,12 @@ from steer.measures.answers import exact_match
 from steer.measures.attention import attention_accuracy
 from steer.measures.attribution import logit_attribution
 from steer.measures.probability import answer_likelihood
-from steer.models.checkpoint import Checkpoint
 from steer.models.protocol import Batch
+from steer.models.subject import Subject
 from steer.plan.plan import CLEAN, Edit, Mean, Run, clean_plan, make_plan
 from steer.results.evidence import Estimate, Kept
 from steer.results.tally import Tally, bootstrap_weights
-from steer.tasks.task import Example
+from steer.tasks.task import ANSWER, Example
 
 DRAWS = 400
 Floats = NDArray[np.float64]
@@ -37,13 +37,13 @@ Measured = tuple[Measure, list[Site]]  # a measure, and the sites that it reads
 
 class Lab:
     def __init__(
-        self, checkpoint: Checkpoint, episodes: Sequence[Example], seed: int = 0, engine: Engine | None = None,
+        self, checkpoint: Subject, episodes: Sequence[Example], seed: int = 0, engine: Engine | None = None,
         counterparts: Sequence[Example] = (),
     ) -> None:  # fmt: skip
         """Labs that share an engine share its budget, and the clean runs of the same episodes."""
         self.checkpoint, self.engine = checkpoint, engine or Engine(checkpoint.model)
         self.names, self.layout, self.model = checkpoint.names, self.engine.layout, self.engine.model
-        self.task, self.scoring, self.pad = checkpoint.task, checkpoint.scoring, checkpoint.vocabulary.pad
+        self.task, self.scoring, self.pad = checkpoint.task, checkpoint.scoring, checkpoint.model.pad
         self.positions = checkpoint.task.longest_answer
         self.episodes, self.seed = list(episodes), seed
         self.inputs = Inputs(self.episodes, counterparts)
@@ -95,7 +95,7 @@ class Lab:
 
         def measure(batch: Batch, values: Values) -> tuple[Tensor, Tensor]:
             target, keys = self.targets[batch.number], batch.tokens[self.layout.looks_at(head)]
-            return attention_accuracy(values[site], keys, target), self.scoring.counts(target)
+            return attention_accuracy(batch.at(ANSWER, values[site]), keys, target), self.scoring.counts(target)
 
         return measure, [site]
 
@@ -126,15 +126,17 @@ class Lab:
 
     def _written(self, batch: Batch, node: Node, write: Tensor, token: Tensor) -> Tensor:
         """What a write adds to these tokens' logits, above the mean alternative's."""
-        clean = self.engine.clean(batch, self.layout.scales)
+        clean, scales = self.engine.clean(batch, self.layout.scales), self.layout.scales
+        at_steps = {site: batch.at(ANSWER, clean[site]) for site in scales}
         alternatives = self.scoring.alternatives([self.episodes[row] for row in batch.rows])
-        return logit_attribution(self.model, {node: write}, clean, token, alternatives)[str(node)].double()
+        writes = {node: batch.at(ANSWER, write)}
+        return logit_attribution(self.model, writes, at_steps, token, alternatives)[str(node)].double()
 
     def exact(self) -> Measured:
         """Is the whole answer right?"""
 
         def measure(batch: Batch, values: Values) -> tuple[Tensor, Tensor]:
-            return exact_match(values[self.logits], self.targets[batch.number], self.pad)
+            return exact_match(self._said(batch, values), self.targets[batch.number], self.pad)
 
         return measure, [self.logits]
 
@@ -143,7 +145,7 @@ class Lab:
 
         def measure(batch: Batch, values: Values) -> tuple[Tensor, Tensor]:
             target, rival = self.targets[batch.number], self.rivals[batch.number]
-            said = values[self.logits].argmax(-1) == tokens[batch.number]
+            said = self._said(batch, values).argmax(-1) == tokens[batch.number]
             return said.double(), self.scoring.counts(target) & (rival != target)
 
         return measure, [self.logits]
@@ -152,10 +154,14 @@ class Lab:
         """The log-likelihood of the whole answer: smoother than whether it is right."""
 
         def measure(batch: Batch, values: Values) -> tuple[Tensor, Tensor]:
-            found = answer_likelihood(values[self.logits], self.targets[batch.number], self.pad)[:, None]
+            found = answer_likelihood(self._said(batch, values), self.targets[batch.number], self.pad)[:, None]
             return found, torch.ones_like(found)
 
         return measure, [self.logits]
+
+    def _said(self, batch: Batch, values: Values) -> Tensor:
+        """The logits of each step of the answer."""
+        return batch.at(ANSWER, values[self.logits])
 
     # Whole-model ablations.
 

@@ -45,6 +45,8 @@ def look(layout: Layout, head: Node) -> Look:
 def role_scores(lab: Lab) -> list[Score]:
     """Every head in every role that it can play: it looks from the role's sequence into the role's sequence."""
     task, layout, count = lab.task, lab.layout, len(lab.episodes)
+    if not task.roles:
+        return []
     heads = {role: [h for h in layout.heads if look(layout, h) == its] for role, its in task.roles.items()}
     tallies = {(head, role): Tally(count, 1) for role, some in heads.items() for head in some}
     chances: dict[str, Tally] = {role: Tally(count, 1) for role in heads}

@@ -20,9 +20,10 @@ from steer.discover.roles import Score, role_scores
 from steer.discover.trace import THRESHOLD, Trace, trace
 from steer.discover.writers import chosen, logit_shares, without_each, writing_heads
 from steer.engine.engine import Engine
-from steer.models.checkpoint import Checkpoint
+from steer.models.subject import Subject
 from steer.results.circuit import Circuit, Described, Edge, Member
 from steer.results.evidence import Check, Estimate, Evidence, HeadSet, Kept, KeptAttention, SearchSettings
+from steer.results.provenance import Weights
 from steer.tasks.task import Example
 
 EPISODES = 250  # of each kind
@@ -75,11 +76,11 @@ class Searched:
 
 
 def discover(
-    checkpoint: Checkpoint, searched: Sequence[Example], judged: Sequence[Example], count: int = EPISODES,
-    threshold: float = THRESHOLD, tell: Tell = lambda done, text: None,
+    checkpoint: Subject, searched: Sequence[Example], judged: Sequence[Example], count: int = EPISODES,
+    threshold: float = THRESHOLD, tell: Tell = lambda done, text: None, engine: Engine | None = None,
 ) -> Circuit:  # fmt: skip
     """Search on some episodes (`count` of each kind), judge on others (twice as many)."""
-    engine = Engine(checkpoint.model)
+    engine = engine or Engine(checkpoint.model)
     lab = Lab(checkpoint, searched[:count], engine=engine)
     choosing = Lab(checkpoint, choices(checkpoint.task, searched)[:count], engine=engine)
     found = search(lab, choosing, threshold, tell)
@@ -113,7 +114,7 @@ def circuit_of(found: Searched, settings: SearchSettings) -> Circuit:
     written = {str(head): found.shares[head].value for head in found.writers}
     return Circuit(
         task=checkpoint.task.name,
-        checkpoint=Described(name=weights.name, sha256=weights.sha256, numbering=weights.numbering),
+        checkpoint=Described(name=weights.name, sha256=weights_id(weights), numbering=weights.numbering),
         roles=heads_in_role(checkpoint.task.roles, members, edges, written),
         members=tuple(members),
         edges=tuple(edges),
@@ -122,11 +123,17 @@ def circuit_of(found: Searched, settings: SearchSettings) -> Circuit:
     )
 
 
+def weights_id(weights: Weights) -> str:
+    """What a circuit's weights are told apart by: the hash of a file, or a commit of the Hub."""
+    return weights.sha256 or weights.commit
+
+
 def evidence_of(found: Searched, settings: SearchSettings, members: Sequence[Member]) -> Evidence:
     count, choosing = len(found.lab.episodes), len(found.choosing.episodes)
     named = {member.node for member in members}
     return Evidence(
         settings=settings,
+        prompts=found.lab.task.fingerprint,
         steer=__version__,
         searched_on=f"{count} episodes; roles and paths on {choosing} that choose",
         traced_from=tuple(map(str, found.writers)),
@@ -146,9 +153,7 @@ def evidence_of(found: Searched, settings: SearchSettings, members: Sequence[Mem
     )
 
 
-def verified(
-    checkpoint: Checkpoint, circuit: Circuit, judged: Sequence[Example], engine: Engine, tell: Tell
-) -> Circuit:
+def verified(checkpoint: Subject, circuit: Circuit, judged: Sequence[Example], engine: Engine, tell: Tell) -> Circuit:
     """The circuit with its check on other episodes."""
     assert circuit.evidence is not None
     check = verify(checkpoint, circuit, circuit.evidence, judged, engine, tell)
@@ -167,7 +172,7 @@ def shrinking_steps(tell: Tell, start: float, end: float) -> Callable[[str], Non
 
 
 def verify(
-    checkpoint: Checkpoint, circuit: Circuit, evidence: Evidence, episodes: Sequence[Example], engine: Engine,
+    checkpoint: Subject, circuit: Circuit, evidence: Evidence, episodes: Sequence[Example], engine: Engine,
     tell: Tell,
 ) -> Check:  # fmt: skip
     """Check a circuit on other episodes: what it does alone, what gradients say, what interchanges do."""
@@ -185,7 +190,7 @@ def verify(
     ports = [lab.names.site(name) for name in dict.fromkeys(edge.target for edge in circuit.edges)]
     agreement = compare_with_gradients(some, ports).agreement() if ports else None
     tell(0.9, "interchanges")
-    known = Checkpoint(checkpoint.transformer, checkpoint.record, checkpoint.name, circuit)
+    known = replace(lab.names, roles={role: tuple(map(lab.names.head, heads)) for role, heads in circuit.roles.items()})
     return Check(
         judged_on=f"{len(episodes)} other episodes",
         traced_heads=HeadSet(heads=len(traced), faithfulness=kept_accuracy(lab, traced)),
@@ -193,7 +198,7 @@ def verify(
         model_without=needed_mlps(lab),
         choice=chosen(choosing, writers),
         gradients=agreement,
-        interchange=tuple(interchange(known, episodes, engine=engine)),
+        interchange=tuple(interchange(checkpoint, episodes, engine=engine, names=known)),
     )
 
 

@@ -17,6 +17,7 @@ READ_BY = {
     "attention": "which look at the next token and write it; read by their attention",
     "writing": "which write the choice and do not look at the next token; read by what they write",
 }
+NO_ROLES = "which write the choice; read by what they write"
 Pair = tuple[str, str]
 
 
@@ -25,12 +26,15 @@ def describe(circuit: Circuit, paths: bool = True) -> str:
     name, evidence = circuit.checkpoint.name, circuit.evidence
     if evidence is None or not evidence.traced_from:
         return f"{name}: no head writes the answer; no circuit was found"
+    roles = TASKS[circuit.task].roles
+    read_by = READ_BY[evidence.read_by] if roles else NO_ROLES
     single = {(edge.source, edge.target) for edge in circuit.edges}
     counted = f"{len(single)} paths ({len(circuit.edges)} with the port that they were read at)"
     parts: list[Table | str] = [
         f"{name}: {counted}, searched on {evidence.searched_on}, threshold {evidence.threshold}",
-        f"traced from {', '.join(evidence.traced_from)}, {READ_BY[evidence.read_by]}",
-        *filter(None, (circuit.checkpoint.numbering,)), "", "roles", pairs(_roles(circuit, evidence)), "",
+        f"traced from {', '.join(evidence.traced_from)}, {read_by}",
+        *filter(None, (circuit.checkpoint.numbering,)), "", "roles" if roles else "heads",
+        pairs(_roles(circuit, evidence)), "",
     ]  # fmt: skip
     if evidence.check is None:
         parts += ["the task is not done: nothing to check"]
@@ -49,7 +53,8 @@ def _roles(circuit: Circuit, evidence: Evidence) -> Iterator[Pair]:
         heads = [f"{head} ({_percent(scores.get(head))})" for head in circuit.roles.get(role, ())]
         yield f"  {role}", ", ".join(heads) or "no head"
     unnamed = [member.node for member in circuit.members if member.role is None and parse_node(member.node).is_head]
-    yield "  matter, fit no role", ", ".join(unnamed) or "none"
+    title = "  matter, fit no role" if TASKS[circuit.task].roles else "  heads that matter"
+    yield title, ", ".join(unnamed) or "none"
     shares = sorted(evidence.logit_shares.items(), key=lambda entry: -entry[1].value)
     mlps = evidence.check.model_without if evidence.check else {}
     kept: dict[str, Estimate] = {**mlps, **evidence.without_writer}

@@ -85,7 +85,7 @@ class Cluster:
         while left:
             try:
                 for order, found in Round(self.client, left, tell):
-                    left.remove(order)
+                    left = [one for one in left if one is not order]
                     yield order, found
             except SchedulerLostError:
                 LOG.debug("the scheduler has gone; %d experiments are left", len(left))

@@ -15,6 +15,7 @@ from steer.recipe.load import Loaded, load_recipe, loaded_from
 if TYPE_CHECKING:
     from steer.models.checkpoint import Checkpoint
     from steer.models.subject import Subject
+    from steer.tasks.prompts.task import Prompts
     from steer.tasks.task import Task
 
 RecipeLike: TypeAlias = "Loaded | str | Path | Mapping[str, Any]"
@@ -67,7 +68,7 @@ def subject_of(
     """A model of any family; a name is loaded, an object taken as it is. `task`: a file of prompts to put to it."""
     from steer.models.devices import check_device, check_dtype
     from steer.models.families import load_subject, task_of, tokenizer_of
-    from steer.tasks.prompts.task import Prompts, read_prompts
+    from steer.tasks.prompts.task import Prompts
 
     if not isinstance(given, str | Path):
         _check_subject(given)
@@ -76,11 +77,19 @@ def subject_of(
     check_device(device)
     name = str(given)
     if task is not None:  # what is wrong with the file is said before any weights are read
-        brought = read_prompts(Path(task), "steer", tokenizer_of(name), str(Path(task).resolve()))
+        brought = prompts_of(name, task)
         return load_subject(name, device, dtype).about(brought)
     subject = load_subject(name, device, dtype)
     typed = task_of(name) == Prompts.name
     return subject.about(Prompts(tokenizer=tokenizer_of(name))) if typed else subject
+
+
+def prompts_of(checkpoint: str, file: Path | str) -> Prompts:
+    """A file of prompts as a task for this checkpoint."""
+    from steer.models.families import tokenizer_of
+    from steer.tasks.prompts.task import read_prompts
+
+    return read_prompts(Path(file), "steer", tokenizer_of(checkpoint), str(Path(file).resolve()))
 
 
 def checkpoint_of(given: CheckpointLike, device: str = "cpu") -> Checkpoint:

@@ -55,6 +55,7 @@ class Order:
     known: frozenset[str] = frozenset()  # hashes of saved results: they are not computed again
     home: str = field(default_factory=os.getcwd)  # that names of files are relative to
     in_folder: bool = False  # the model is a folder of somebody's own: it may have to be sent
+    look: bool = False  # only for the experiment's hash
     version: str = __version__
 
     @property
@@ -69,7 +70,7 @@ class Order:
 
     @property
     def key(self) -> str:
-        words = (self.name, self.document.data, self.changes, self.device, self.dtype, self.memory, self.home)
+        words = (self.document.name, self.document.data, self.changes, self.device, self.dtype, self.memory, self.home)
         return sha256(repr(words).encode()).hexdigest()
 
 
@@ -97,8 +98,9 @@ class PoisonedError(Exception):
 
 
 def order_of(loaded: Loaded, checkpoint: str = "", **how: Any) -> Order:
-    """A loaded recipe as it travels: with the keys that were set in it. `checkpoint`: where its model is, if the recipe
-    only has its name."""
+    """A loaded recipe as it travels, or one point of a sweep: with the keys that were set in it. `checkpoint`: where
+    its model is, if the recipe only has its name."""
+    assert not loaded.points, "every point of a sweep is an order of its own"
     said = loaded.recipe.model_dump(mode="json", exclude_unset=True, exclude={"task"})
     own = {key: value for key, value in loaded.document.data.items() if key == "task"}
     data = own | said | {"kind": loaded.recipe.kind, "checkpoint": checkpoint or loaded.recipe.checkpoint}
@@ -187,9 +189,9 @@ def _begin(order: Order, parcel: Parcel | None) -> Begun:
     started = time.perf_counter()
     loaded, subject, engine = prepared(order, parcel)
     content, weights = content_of(order, loaded, subject), subject.weights.identity
-    if content in order.known:
+    if order.look or content in order.known:
         return Begun(content, weights)
-    if loaded.points or loaded.recipe.twins or loaded.recipe.learning:  # many experiments, or one that learns first
+    if loaded.recipe.twins or loaded.recipe.learning:  # many experiments, or one that learns first
         return Begun(
             content, weights, result=_named(order, run_question(loaded, subject, engine=engine, content=content))
         )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,28 +13,92 @@ from steer.base.errors import SteerError
 from steer.drawing.look import PLAIN, Look
 from steer.experiments.cluster import Cluster, Failure, Finished
 from steer.experiments.many import Advance, Job, Outcome, attempted, failed, written
-from steer.experiments.orders import Order, order_of
+from steer.experiments.orders import Begun, Order, order_of
 from steer.recipe.load import Loaded, load_recipe
 from steer.results.files import read_result, saved_result
 
-Named = TypeVar("Named", str, Path)
+Named = TypeVar("Named", bound=Hashable)
 
 
 def run_spread(paths: Sequence[Path], job: Job, advance: Advance, cluster: Cluster) -> Iterator[tuple[Path, Outcome]]:
-    """Each path with its outcome, as they finish."""
+    """Each path with its outcome, as they finish. Every point of a sweep is an order of its own."""
     loaded: dict[Path, Loaded] = {}
     for path in paths:
         missed = attempted(path, partial(_load, path, job, loaded))
         if missed.faults:
             yield path, missed
-    how: dict[str, Any] = {"device": job.device, "dtype": job.dtype, "memory": job.memory}
-    known = {path: [] if job.force else list(job.out.glob(f"{one.name}-*")) for path, one in loaded.items()}
-    orders = {path: order_of(one, **how, known=hashes(known[path])) for path, one in loaded.items()}
-    share = len(orders) / len(paths)
-    for path, found in run_orders(orders, cluster, lambda done, name: advance(1 - share + done * share, name)):
+    share = len(loaded) / len(paths)
+
+    def tell(done: float, name: str) -> None:
+        advance(1 - share + done * share, name)
+
+    for path, found in _finished(loaded, job, tell, cluster):
         name = loaded[path].name
         folder = job.out / (name if isinstance(found, Failure) else f"{name}-{found.content[:8]}")
         yield path, attempted(path, partial(outcome_of, path, loaded[path], found, folder, job.look))
+
+
+def _finished(
+    loaded: Mapping[Path, Loaded], job: Job, tell: Advance, cluster: Cluster
+) -> Iterator[tuple[Path, Finished]]:
+    """What came of each recipe; of a sweep, of all its points as one."""
+    how: dict[str, Any] = {"device": job.device, "dtype": job.dtype, "memory": job.memory}
+    known = {path: frozenset() if job.force else hashes(job.out.glob(f"{one.name}-*")) for path, one in loaded.items()}
+    sweeps = {path: Sweep(one, [order_of(point, **how) for _, point in one.points]) for path, one in loaded.items()}
+    sweeps = {path: sweep for path, sweep in sweeps.items() if sweep.orders}
+    yield from _looked_at(sweeps, known, cluster)
+    orders: dict[tuple[Path, int], Order] = {
+        (path, 0): order_of(one, **how, known=known[path]) for path, one in loaded.items() if not one.points
+    }
+    orders |= {(path, number): order for path, sweep in sweeps.items() for number, order in enumerate(sweep.orders)}
+    for (path, number), found in run_orders(orders, cluster, tell):
+        whole = sweeps[path].whole(number, found) if path in sweeps else found
+        if whole is not None:
+            yield path, whole
+
+
+def _looked_at(
+    sweeps: dict[Path, Sweep], known: Mapping[Path, frozenset[str]], cluster: Cluster
+) -> Iterator[tuple[Path, Finished]]:
+    """The sweeps whose results are known, or that cannot be run; the others are left."""
+    looks = {
+        (path, number): replace(order, look=True)
+        for path, sweep in sweeps.items() if known[path] for number, order in enumerate(sweep.orders)
+    }  # fmt: skip
+    for (path, number), found in run_orders(looks, cluster, lambda done, name: None):
+        whole = sweeps[path].whole(number, found) if path in sweeps else None
+        if isinstance(whole, Failure) or (whole is not None and whole.content in known[path]):
+            del sweeps[path]
+            yield path, whole
+        elif whole is not None:
+            sweeps[path].found.clear()
+
+
+@dataclass
+class Sweep:
+    """A recipe's points as orders, and what came of them so far."""
+
+    loaded: Loaded
+    orders: Sequence[Order]
+    found: dict[int, Begun] = field(default_factory=dict)
+    failed: bool = False
+
+    def whole(self, number: int, found: Finished) -> Finished | None:
+        """What came of the sweep, once all its points are there, or the first that fails."""
+        if isinstance(found, Failure):
+            first, self.failed = not self.failed, True
+            return found if first else None
+        self.found[number] = found
+        return self._together() if len(self.found) == len(self.orders) else None
+
+    def _together(self) -> Begun:
+        from steer.experiments.sweeping import sweep_hash, together
+
+        points = [self.found[number] for number in range(len(self.orders))]
+        content = sweep_hash(self.loaded, (point.content for point in points))
+        results = [point.result for point in points if point.result is not None]
+        made = together(self.loaded, results, content) if len(results) == len(points) else None
+        return Begun(content, points[0].weights, result=made)
 
 
 def _load(path: Path, job: Job, loaded: dict[Path, Loaded]) -> Outcome:
@@ -52,16 +117,18 @@ def hashes(folders: Iterable[Path]) -> frozenset[str]:
 
 def run_orders(orders: Mapping[Named, Order], cluster: Cluster, advance: Advance) -> Iterator[tuple[Named, Finished]]:
     """Each order with what came of it, under its name. Progress is the mean over all."""
-    names = {order.key: name for name, order in orders.items()}
+    if not orders:
+        return
+    names = {id(order): name for name, order in orders.items()}
     shares = dict.fromkeys(names, 0.0)
 
     def tell(order: Order, done: float) -> None:
-        shares[order.key] = done
+        shares[id(order)] = done
         advance(sum(shares.values()) / len(shares), order.name)
 
     for order, found in cluster.run(list(orders.values()), tell):
         tell(order, 1.0)
-        yield names[order.key], found
+        yield names[id(order)], found
 
 
 def outcome_of(path: Path, loaded: Loaded, found: Finished, folder: Path, look: Look = PLAIN) -> Outcome:

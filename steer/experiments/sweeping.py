@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -27,10 +27,18 @@ def question_hash(loaded: Loaded, subject: Subject, memory: int = MEMORY) -> str
     """The experiment's hash; of a sweep, that of all its points."""
     if not loaded.points:
         return one.experiment_hash(loaded.recipe, subject, loaded.folder, memory)
-    points = [
-        [levels, one.experiment_hash(point.recipe, subject_at(point, loaded, subject), point.folder, memory)]
-        for levels, point in loaded.points
-    ]
+    return sweep_hash(
+        loaded,
+        (
+            one.experiment_hash(point.recipe, subject_at(point, loaded, subject), point.folder, memory)
+            for _, point in loaded.points
+        ),
+    )
+
+
+def sweep_hash(loaded: Loaded, hashes: Iterable[str]) -> str:
+    """From those of its points, in their order."""
+    points = [[levels, content] for (levels, _), content in zip(loaded.points, hashes, strict=True)]
     return content_hash({"sweep": points}, "", __version__, {})
 
 
@@ -62,7 +70,7 @@ def subject_at(point: Loaded, loaded: Loaded, subject: Subject) -> Subject:
         return load_subject(point.recipe.checkpoint, str(like.device), str(like.dtype).removeprefix("torch."))
 
 
-def together(loaded: Loaded, results: list[Result], content: str) -> Result:
+def together(loaded: Loaded, results: Sequence[Result], content: str) -> Result:
     """One result of the points' rows and subspaces. What figures need beyond rows is of single points, and left out."""
     rows = [
         replace(row, levels=(*levels, *row.levels))

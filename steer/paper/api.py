@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,24 +21,26 @@ if TYPE_CHECKING:
     from steer.paper.reproduce import Reproduction
 
 PAPER, TRAINED = "paper", "trained"
+QUESTIONS = "episodes."  # the key whose values say which questions are asked
 FEWEST = 10  # episodes of a quick look
 
 
 def reproduce(
-    checkpoint: CheckpointLike = DEFAULT, *, out: Path | str | None = None, device: str = "cpu",
+    checkpoint: CheckpointLike = DEFAULT, *changes: str, out: Path | str | None = None, device: str = "cpu",
     episodes: int | None = None, against: str = PAPER, force: bool = False,
     tell: Callable[[float, str], None] = lambda done, name: None, workers: int | None = None, on: str | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Reproduction:  # fmt: skip
     """Every figure and claim of the paper on a checkpoint, written to a folder with an index page.
 
-    `episodes`: the most for each recipe, for a quick look. `against`: `paper`, or
-    `authors` for the numbers of their notebooks. `workers`, `on`: as `run_many` has them.
+    `changes`: other questions (`episodes.split=strict`). `episodes`: the most for each recipe, for a quick look.
+    `against`: `paper`, or `authors` for the numbers of their notebooks. `workers`, `on`: as `run_many` has them.
     """
     from steer.base.files import make_folder
     from steer.experiments.cluster import opened
     from steer.experiments.many import interrupted
     from steer.paper import reproduce as reproducing
+    from steer.recipe.load import load_recipe
     from steer.results.files import RESULT
 
     if episodes is not None and episodes < FEWEST:
@@ -46,15 +49,32 @@ def reproduce(
         raise SteerError(f"--against: {unknown('table of claims', str(against), list(reproducing.AGAINST))}")
     compared = reproducing.AGAINST[against]
     loaded = checkpoint_of(checkpoint, device)
+    _check_questions(changes)
+    if changes:  # a value that no recipe takes
+        load_recipe(str(compared.recipes()[0]), *changes, task=loaded.task)
     more = [] if against == PAPER else [against]
-    folder = Path(out) if out is not None else results_folder("reproduce", name_of(checkpoint), *more)
+    asked = [re.sub(r"[^\w.-]+", "-", change.removeprefix(QUESTIONS)).strip("-") for change in changes]
+    folder = Path(out) if out is not None else results_folder("reproduce", name_of(checkpoint), *more, *asked)
     make_folder(folder)
     try:
         with opened(workers, on, say) as cluster:
-            return reproducing.reproduce(loaded, folder, tell, episodes, force, compared, cluster, name_of(checkpoint))
+            return reproducing.reproduce(
+                loaded, folder, tell, episodes, force, compared, cluster, name_of(checkpoint), changes
+            )
     except KeyboardInterrupt as error:
         kept = len(list(folder.glob(f"*/{RESULT}")))
         raise interrupted(kept, len(compared.recipes())) from error
+
+
+def _check_questions(changes: Sequence[str]) -> None:
+    """A claim is judged by its recipe: only the questions that are asked may be others."""
+    faults = [
+        f"{change!r}: reproduce changes which questions are asked ({QUESTIONS}KEY=VALUE) and nothing else of a recipe"
+        for change in changes
+        if not change.startswith(QUESTIONS) or "=" not in change
+    ]
+    if faults:
+        raise SteerError(*faults)
 
 
 @dataclass(frozen=True)

@@ -8,42 +8,33 @@ All recipes share one engine, and with it the clean run of those that look at th
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
-from pydantic import BaseModel
-
-from steer.anatomy.named import named_keys
-from steer.anatomy.names import Names
 from steer.base.errors import SteerError
 from steer.base.files import write_atomically
-from steer.base.shipped import RECIPES, recipe_names
+from steer.base.shipped import RECIPES
 from steer.base.shown import Card, Shown
-from steer.drawing.page import Line, Page, Section, write_page
+from steer.drawing.page import write_page
 from steer.experiments.many import Outcome, run_loaded
 from steer.paper.anchors import SOURCE, judge_anchors
 from steer.paper.claims import judge_all
-from steer.paper.verdicts import AS, DIFFERS, FULL, OPEN, QUICK, Roles, Verdict, tally
-from steer.recipe.kinds.compare import Compare
+from steer.paper.fit import fit
+from steer.paper.page import CIRCUIT_SECTION, page_of
+from steer.paper.verdicts import FULL, QUICK, Roles, Verdict, tally
 from steer.recipe.load import Loaded, load_recipe
-from steer.results.circuit import CIRCUIT, Circuit, write_circuit
-from steer.results.files import ROWS
-from steer.results.provenance import Json, Provenance
+from steer.results.circuit import Circuit, write_circuit
+from steer.results.provenance import Json
 from steer.results.result import Result
-from steer.results.rows import ROW_TITLES, overall, row_cells
 
 if TYPE_CHECKING:
     from steer.experiments.cluster import Cluster
     from steer.models.checkpoint import Checkpoint
 
 Advance = Callable[[float, str], None]
-Spec = TypeVar("Spec", bound=BaseModel)
-CIRCUIT_SECTION = "circuit"
-MARKS = {AS: "same", DIFFERS: "other", OPEN: "open"}  # the colour of a verdict's line
 
 
 def paper_recipes() -> list[Path]:
@@ -85,6 +76,7 @@ class Reproduction(Shown):
     claims: list[Verdict]
     index: Path
     against: Against = PAPER
+    questions: tuple[str, ...] = ()  # `episodes.KEY=VALUE`, where other questions were asked than the recipes'
     circuit: Path | None = None  # the picture of the checkpoint's circuit, where one is known
 
     def card(self) -> Card:
@@ -101,11 +93,11 @@ class Reproduction(Shown):
 
 def reproduce(
     checkpoint: Checkpoint, out: Path, advance: Advance, episodes: int | None = None, force: bool = False,
-    against: Against = PAPER, cluster: Cluster | None = None, place: str = "",
+    against: Against = PAPER, cluster: Cluster | None = None, place: str = "", questions: tuple[str, ...] = (),
 ) -> Reproduction:  # fmt: skip
     """Run every recipe of the paper, each on its own number of episodes, capped by `episodes`.
 
-    `place`: where the workers of a cluster find the checkpoint.
+    `questions`: changes of every recipe's episodes. `place`: where the workers of a cluster find the checkpoint.
     """
     fitted: dict[Path, Loaded] = {}
     missing: dict[str, str] = {}
@@ -113,7 +105,7 @@ def reproduce(
     paths = against.recipes()
     for path in paths:
         try:
-            fitted[path], lost = fit(load_recipe(str(path), task=checkpoint.task), checkpoint, episodes)
+            fitted[path], lost = fit(load_recipe(str(path), *questions, task=checkpoint.task), checkpoint, episodes)
         except SteerError as error:  # a role that this checkpoint lacks: the table says so
             lost = tuple(dict.fromkeys(fault.text for fault in error.faults))
             outcomes[path] = Outcome(path.stem, faults=lost)
@@ -126,9 +118,10 @@ def reproduce(
     ordered = [outcomes[path] for path in paths]
     results = {outcome.name: outcome.result for outcome in ordered if outcome.result is not None}
     status = FULL if episodes is None else f"{QUICK}: {episodes:,} episodes at most for each recipe"
+    status = "; ".join((status, *questions))
     claims = against.judge(results, roles, missing, status)
     picture = _draw_circuit(checkpoint.circuit, out / CIRCUIT_SECTION)
-    made = Reproduction(checkpoint.name, ordered, claims, out / "index.html", against, picture)
+    made = Reproduction(checkpoint.name, ordered, claims, out / "index.html", against, questions, picture)
     write_tables(made, out)
     return made
 
@@ -195,116 +188,3 @@ def write_tables(made: Reproduction, out: Path) -> None:
     write_atomically(out / "claims.csv", pd.DataFrame(made.to_json()["claims"]).to_csv(index=False))
     write_atomically(out / "claims.json", json.dumps(made.to_json(), indent=1) + "\n")
     write_page(page_of(made), made.index)
-
-
-def page_of(made: Reproduction) -> Page:
-    """The table of claims and every figure."""
-    quick = next((claim.status for claim in made.claims if claim.status != FULL), "")
-    how = "Intervals are 95 %, bootstrapped over episodes. Verdicts follow from the numbers by the rule beside them."
-    return Page(
-        title=f"{made.against.title} on {made.checkpoint}",
-        notice=f"A {quick}." if quick else "",
-        lead=" ".join(filter(None, (f"{len(made.claims)} claims: {tally(made.claims)}.", how, made.against.note))),
-        columns=("Fig.", "claim", made.against.where, "this checkpoint", made.against.rule, "verdict", "recipe"),
-        lines=[_line(claim, made) for claim in made.claims],
-        sections=[*_circuit_section(made), *(_section(outcome, made) for outcome in made.outcomes)],
-        small=made.against.rule,
-    )
-
-
-def _line(claim: Verdict, made: Reproduction) -> Line:
-    cells = (claim.figure, claim.claim, claim.paper, claim.here, claim.rule, claim.verdict, claim.recipe)
-    shown = {outcome.name: outcome.name for outcome in made.outcomes}
-    shown |= {CIRCUIT: CIRCUIT_SECTION} if made.circuit else {}
-    return Line(MARKS.get(claim.kind, "none"), cells, shown.get(claim.recipe, ""))
-
-
-def _circuit_section(made: Reproduction) -> list[Section]:
-    if made.circuit is None:
-        return []
-    claims = [(n, f"{c.figure} {c.kind}") for n, c in enumerate(made.claims, 1) if c.recipe == CIRCUIT]
-    caption = "what feeds the output heads, traced from the logits back to the prompt"
-    command = f"steer discover --checkpoint {made.checkpoint}"
-    return [Section(CIRCUIT_SECTION, caption, [made.circuit], claims=claims, command=command)]
-
-
-def _section(outcome: Outcome, made: Reproduction) -> Section:
-    """One recipe: its claims, figure and rows, the command that gives them again, and where they come from."""
-    claims = [(n, f"{c.figure} {c.kind}") for n, c in enumerate(made.claims, 1) if c.recipe == outcome.name]
-    text = next((path.read_text() for path in made.against.recipes() if path.stem == outcome.name), "")
-    if outcome.result is None:
-        return Section(outcome.name, faults=outcome.faults, claims=claims, recipe=text)
-    result = outcome.result
-    file = os.path.relpath(result.folder / ROWS, made.index.parent) if result.folder else ""
-    return Section(
-        outcome.name, result.provenance.description, outcome.pictures, (), claims,
-        _command(outcome.name, result.provenance), text, ROW_TITLES, [row_cells(row) for row in overall(result.rows)],
-        file, _provenance(result.provenance),
-    )  # fmt: skip
-
-
-def _command(name: str, origin: Provenance) -> str:
-    shipped = next((known for known in recipe_names() if known.rpartition("/")[2] == name), name)
-    count = origin.recipe.get("episodes", {}).get("count")
-    return f"steer run {shipped} checkpoint={origin.checkpoint.name} episodes.count={count}"
-
-
-def _provenance(origin: Provenance) -> list[tuple[str, str]]:
-    said = [
-        ("checkpoint", f"{origin.checkpoint.name}, weights {origin.checkpoint.sha256[:12]}"),
-        ("episodes", f"{origin.examples:,} of {origin.wanted:,} asked for"),
-        ("ablation", origin.ablation),
-        ("intervals", origin.intervals),
-        ("forward passes for each batch", str(origin.forwards)),
-        ("computed on", f"{origin.device}, {origin.dtype}, {origin.seconds:.1f} s"),
-        ("versions", ", ".join(f"{name} {version}" for name, version in origin.versions.items())),
-        ("content", origin.hash[:12]),
-    ]
-    return [(name, value) for name, value in said if value]
-
-
-def fit(loaded: Loaded, checkpoint: Checkpoint, episodes: int | None = None) -> tuple[Loaded, tuple[str, ...]]:
-    """The recipe fitted to this checkpoint and checked; and why parts of it were left out."""
-    fitted, lost = without_missing_roles(loaded, checkpoint.names)
-    changes: dict[str, Any] = {"checkpoint": checkpoint.name}
-    if episodes is not None:
-        wanted = fitted.recipe.episodes
-        changes["episodes"] = wanted.model_copy(update={"count": min(episodes, wanted.count)})
-    fitted = replace(fitted, recipe=fitted.recipe.model_copy(update=changes))
-    fitted.lower(checkpoint.names)
-    return fitted, lost
-
-
-def without_missing_roles(loaded: Loaded, names: Names) -> tuple[Loaded, tuple[str, ...]]:
-    """The recipe without the conditions and measures whose role no head of this checkpoint plays; and why."""
-    recipe = loaded.recipe
-    lost: list[str] = []
-
-    def there(name: str) -> bool:
-        try:
-            names.heads(name.partition(".")[0].replace(":any", ":all")) if name.startswith("$") else None
-        except SteerError as error:
-            lost.extend(error.faults)
-            return False
-        return True
-
-    measures = [_measure(measure, there) for measure in recipe.measures]
-    changes: dict[str, Any] = {"measures": tuple(measure for measure in measures if measure is not None)}
-    if isinstance(recipe, Compare):
-        kept = [c for c in recipe.conditions if all(map(there, (*c.ablate, *c.keep, *c.among)))]
-        changes["conditions"] = tuple(kept)
-    if not changes["measures"] or changes.get("conditions") == ():
-        raise SteerError(*dict.fromkeys(lost))
-    return replace(loaded, recipe=recipe.model_copy(update=changes)), tuple(dict.fromkeys(lost))
-
-
-def _measure(measure: Spec, there: Callable[[str], bool]) -> Spec | None:
-    """The measure without names that the checkpoint lacks; None if nothing is left."""
-    changes: dict[str, Any] = {}
-    for key in named_keys(type(measure)):
-        names = getattr(measure, key)
-        kept = [name for name in ([names] if isinstance(names, str) else names) if there(name)]
-        if not kept:
-            return None
-        changes[key] = names if isinstance(names, str) else tuple(kept)
-    return measure.model_copy(update=changes)

@@ -135,6 +135,7 @@ class Evidence(Strict):
     """How the circuit was searched, what else the search saw, and the check."""
 
     settings: SearchSettings | None = None
+    prompts: Annotated[str, Field(description="SHA-256 of the file of prompts, if the examples stand in one")] = ""
     steer: str
     searched_on: str
     traced_from: tuple[str, ...]

@@ -186,6 +186,10 @@ class TaskOf(ABC, Generic[E, S]):
         A task may leave that to `lender`: those that have none are left out later, and counted.
         """
 
+    def apart(self, seed: int) -> tuple[Sequence[E], Sequence[E]]:
+        """Examples to search a circuit on, and others to judge it on."""
+        return self.split(self.splits[-2], seed), self.split(self.splits[-1], seed)
+
     @abstractmethod
     def counts(self, token: str) -> bool:
         """Is this token scored when it is part of an answer?"""

@@ -15,7 +15,8 @@ from steer.discover.table import compare, describe
 from steer.drawing.figures.circuit import draw_circuit
 from steer.drawing.page import write_page
 from steer.drawing.tables import result_text
-from steer.paper.reproduce import Reproduction, page_of
+from steer.paper.page import page_of
+from steer.paper.reproduce import Reproduction
 from steer.paper.verdicts import AS, DIFFERS, NOT_SHOWN, OPEN, Verdict
 from steer.results.circuit import load_circuit
 from steer.results.evidence import Kept

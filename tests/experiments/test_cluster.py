@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import sabotage
-from parted import assert_same_rows
+from parted import assert_same_rows, scheduler
 from small import checkpoint
 
 from steer.base.errors import SteerError
@@ -157,16 +157,6 @@ def test_a_worker_without_memory_is_ended_and_its_recipe_reported(home: Path, mo
     assert_as_alone(found["sweep"])
 
 
-def scheduler(port: int = 0):
-    """A cluster of somebody else's, in this process: its scheduler's address is all that a command knows of it."""
-    from distributed import LocalCluster
-
-    return LocalCluster(
-        n_workers=1, threads_per_worker=1, processes=False, protocol="tcp", host="127.0.0.1", scheduler_port=port,
-        dashboard_address=None, silence_logs=50,
-    )  # fmt: skip
-
-
 def test_a_scheduler_that_comes_back_gets_the_rest(home: Path, monkeypatch: pytest.MonkeyPatch):
     """It goes while a part is at work, and a new one takes its address."""
     monkeypatch.setattr("steer.experiments.orders.gather", sabotage.slow)
@@ -221,7 +211,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_no_worker_outlives_the_command(tmp_path: Path, how: signal.Signals):
     code = (
         "import os, sys, time, signal; from pathlib import Path; from steer.experiments.cluster import opened\n"

@@ -108,6 +108,14 @@ def test_a_worker_of_another_version_is_refused(order: Order):
     assert "not 0.0.1" in caught.value.faults[0]
 
 
+def test_equal_recipes_of_two_folders_are_two_orders(order: Order):
+    """The files that they name are relative to their folders."""
+    Path("elsewhere").mkdir()
+    Path("elsewhere/sweep.yaml").write_text(SWEEP)
+    assert order_of(load_recipe("sweep.yaml")).key == order.key
+    assert order_of(load_recipe("elsewhere/sweep.yaml")).key != order.key
+
+
 def test_a_folder_that_is_too_large_is_not_sent(order: Order, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(orders, "LARGEST_PARCEL", 100)
     with pytest.raises(orders.SteerError, match="put it on a path that they share"):

@@ -114,6 +114,7 @@ def test_a_counterpart_of_another_length_is_left_out(installed, tmp_path: Path):
     lines = [*COUNTERPARTS[:-1], COUNTERPARTS[-1] | {"counterparts": {"swap": {"prompt": "a b c", "answer": "a"}}}]
     sets = [{"name": "keys", "sites": "dec-self-1.0.k"}]
     asked = {"kind": "steer", "variable": "swap", "sets": sets, "measures": [{"name": "exact-match"}]}
+    asked["no_control"] = "what is left out is counted, not steered"
     rows = ask(tmp_path, "one", lines, **asked).rows
     text = "1 of 5 examples left out: 1 with a counterpart 'swap' of another length"
     assert {(row.examples, row.warning) for row in rows} == {(4, text)}

@@ -54,13 +54,16 @@ BEFORE = r2((0.55, 0.60, 0.65))
 @pytest.mark.parametrize(
     ("after", "null", "told"),
     [
-        ((0.01, 0.03, 0.05), 0.02, AS),
-        ((0.01, 0.03, 0.07), 0.02, OPEN),  # at chance, as far as is known: perhaps more than a tenth is left
-        ((0.03, 0.04, 0.05), 0.02, DIFFERS),  # hardly anything, but above chance for sure
+        ((0.005, 0.01, 0.02), 0.02, AS),
+        ((0.015, 0.02, 0.03), 0.01, AS),  # above chance for sure, and hardly anything
+        ((0.01, 0.02, 0.04), 0.02, OPEN),  # perhaps more than a twentieth is left
+        ((0.03, 0.031, 0.04), 0.02, OPEN),
+        ((0.031, 0.035, 0.04), 0.02, DIFFERS),
+        ((0.05, 0.06, 0.07), 0.10, DIFFERS),  # more than a twentieth of it, though at chance
         ((0.55, 0.60, 0.65), 0.02, DIFFERS),
     ],
 )
-def test_erased_is_at_chance_with_nearly_nothing_left(after: Ends, null: float, told: str):
+def test_erased_is_a_twentieth_left_interval_and_all(after: Ends, null: float, told: str):
     assert changed(claims.erased, BEFORE, r2(after, null)) == told
 
 

@@ -22,6 +22,8 @@ from steer.models.checkpoint import load_checkpoint
 from steer.recipe.lower import lower
 from steer.tasks.compositional.splits import make_splits
 
+STEERED = {"kind": "steer", "variable": "argument", "no_control": "whether anything arrives is asked, not what it does"}
+
 
 def test_places_beyond_every_prompt_edit_nothing():
     keys = {"kind": "ablate-set", "nodes": "enc-self-0.0", "measures": ANSWERS, "episodes": {"count": 4}}
@@ -93,8 +95,8 @@ def test_a_checkpoint_is_still_measured_where_nothing_is_edited():
         ({"kind": "ablate-set", "nodes": "dec-self-0.*", "places": [1]}, True),
         ({"kind": "ablate-set", "nodes": "dec-self-0.*", "places": [2]}, False),
         # a counterpart has the same positions, and a swap changes nothing where it does not reach
-        ({"kind": "steer", "variable": "argument", "sets": [{"name": "s", "sites": "enc.pos"}]}, True),
-        ({"kind": "steer", "variable": "argument", "sets": [{"name": "s", "sites": "enc.tok"}]}, False),
+        (STEERED | {"sets": [{"name": "s", "sites": "enc.pos"}]}, True),
+        (STEERED | {"sets": [{"name": "s", "sites": "enc.tok"}]}, False),
         ({"kind": "position-swap", "ports": "enc-self-0.0.v", "places": [6]}, True),
         ({"kind": "position-swap", "ports": "enc-self-0.0.v", "places": [1]}, False),
     ],
@@ -107,6 +109,17 @@ def test_what_only_the_data_can_tell_is_a_warning(keys: dict, says: bool):
     assert edited
     assert {row.warning.startswith("the same as in the clean run") for row in edited} == {says}
     assert not any(row.warning for row in rows if row.condition in ("nothing ablated", "before", "ceiling"))
+
+
+def test_steering_without_a_control_is_warned_of_unless_it_says_why():
+    keys = {"measures": ATTENTION, "episodes": {"arity": 2, "count": 8}, "sets": [{"name": "s", "sites": "enc.tok"}]}
+    for reason, warned in (("", True), ("  ", True), ("there are no other embeddings", False)):
+        rows = small(**STEERED | keys | {"no_control": reason}).rows
+        assert {"no other heads are changed beside these" in row.warning for row in rows} == {warned}
+    controlled = keys | {"control": "s", "sets": [{"name": "s", "sites": "enc-self-0.1.z"}]}
+    rows = small(kind="steer", variable="argument", **controlled).rows
+    assert "control" in {row.condition for row in rows}
+    assert not any(row.warning for row in rows if row.condition == "s")
 
 
 def test_a_chains_places_are_warned_of_as_well():

@@ -89,3 +89,13 @@ def assert_same_rows(one: list[Row], two: list[Row], tolerance: float = 1e-6) ->
             a, b = first.pop(name), second.pop(name)
             assert (a is None and b is None) or abs(a - b) <= tolerance, (name, mine, theirs)
         assert first == second
+
+
+def scheduler(port: int = 0):
+    """A cluster of somebody else's, in this process: its scheduler's address is all that a command knows of it."""
+    from distributed import LocalCluster
+
+    return LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, protocol="tcp", host="127.0.0.1", scheduler_port=port,
+        dashboard_address=None, silence_logs=50,
+    )  # fmt: skip

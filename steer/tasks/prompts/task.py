@@ -19,10 +19,12 @@ from steer.base.errors import KeyedError, SteerError
 from steer.tasks.prompts.formats import FormatName
 from steer.tasks.prompts.line import Line, Said
 from steer.tasks.prompts.read import check, read_lines
-from steer.tasks.task import PROMPT, Place, Selection, Spans, TaskOf, Tokens
+from steer.tasks.task import PROMPT, Place, Selection, Spans, TaskOf, Tokens, Words
 from steer.tasks.text import Tokenizer, covered, cuts
 
 ALL = "all"  # every line, whatever its split
+TEST = "test"  # the split that circuits are judged on
+FEWEST = 10  # lines that a circuit is searched on, and judged on
 
 
 class Lines(Selection):
@@ -69,6 +71,7 @@ class Prompts(TaskOf[Prompt, Lines]):
     longest_answer = 0
     splits: Tokens = (ALL,)
     selection = Lines
+    words = Words(rival="the wrong answer", choosing="lines with a wrong answer")
 
     def __init__(
         self, bound: Sequence[Bound] = (), source: Any = "", fingerprint: str = "", tokenizer: Tokenizer | None = None
@@ -92,6 +95,21 @@ class Prompts(TaskOf[Prompt, Lines]):
         if not self.bound:
             raise SteerError("which prompts? Say `task: FILE.jsonl` (docs/task.md says what stands in it)")
         return [one.example for one in self.bound if name in (ALL, one.split)]
+
+    def apart(self, seed: int) -> tuple[Sequence[Prompt], Sequence[Prompt]]:
+        """The lines of the split `test` are judged on, all others searched on; without it, halves drawn at random."""
+        if TEST in self.splits:
+            judged = [one.split == TEST for one in self.bound]
+        else:
+            drawn = {*Dice(seed, "apart").sample(range(len(self.bound)), len(self.bound) // 2)}
+            judged = [number in drawn for number in range(len(self.bound))]
+        lines = [[one.example for one, its in zip(self.bound, judged, strict=True) if its is k] for k in (False, True)]
+        if min(map(len, lines)) < FEWEST:
+            searched, tested = map(len, lines)
+            raise SteerError(
+                f"{self.source}: {searched} lines to search on and {tested} to judge on; each takes {FEWEST} or more"
+            )
+        return lines[0], lines[1]
 
     def examples(self, wanted: Lines, seed: int, variable: str | None = None) -> Sequence[Prompt]:
         found = self.split(wanted.split, seed)
@@ -117,6 +135,15 @@ class Prompts(TaskOf[Prompt, Lines]):
         others = one.wrong or tuple(other.answer for other in one.counterparts.values() if other.answer)
         firsts = [answer[0] for answer in others] or [other.example.answer[0] for other in self.bound]
         return tuple(dict.fromkeys(firsts))
+
+    def rivals(self, example: Prompt) -> Tokens:
+        """The first wrong answer, or else that of the first counterpart with an answer, token by token."""
+        one = self.bound[example.line]
+        others = (*one.wrong, *(other.answer for other in one.counterparts.values() if other.answer))
+        return (others[0] + example.answer[len(others[0]) :])[: len(example.answer)] if others else example.answer
+
+    def chooses(self, example: Prompt) -> bool:
+        return self.rivals(example) != example.answer
 
     def wrong(self, example: Prompt) -> Sequence[Tokens]:
         return self.bound[example.line].wrong
