@@ -121,9 +121,10 @@ def test_attend_attribute_and_ask(folders: Path, family: str):
     assert {row["of"] for row in rows} >= {head, "dec-mlp-1", "constant"}
     page = result_of(steer("attribute", *given, "--task", folders / "lines.jsonl", "--head", head, "--quiet"))
     assert page["component"] == head
-    asked = result_of(steer("ask", *given, "--task", folders / "lines.jsonl", "--episode", 0, "--at", "dec.tok"))
+    site = "dec.tok" if family == "gpt2" else "enc.tok"  # of the prompt
+    asked = result_of(steer("ask", *given, "--task", folders / "lines.jsonl", "--episode", 0, "--at", site))
     assert asked["predicted"] == ["w9"]
-    assert asked["sites"] == ["dec.tok"]
+    assert asked["sites"] == [site]
     fault = steer("ask", *given, "--task", folders / "lines.jsonl")
     assert fault.exit_code == 2
     assert "--at" in fault.output

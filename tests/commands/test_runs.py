@@ -98,7 +98,7 @@ def test_every_shipped_recipe_runs_with_every_ablation(
 ):
     monkeypatch.setattr("steer.experiments.examples.REFERENCE", 60)  # means over 2,000 episodes are tested elsewhere
     loaded = load_recipe(recipe)
-    own = bool(loaded.recipe.task.source)  # prompts of its own, and the model that answers them
+    own = bool(loaded.recipe.task.source or loaded.recipe.files)  # prompts or directions, and the model they belong to
     changes = ["episodes.count=9", *([] if own else [f"checkpoint={cast}"])]
     if loaded.recipe.learning:
         changes += ["k=[1]", "epochs=1", "train={count: 40}"]

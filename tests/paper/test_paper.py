@@ -130,8 +130,8 @@ def test_verdicts_on_structure(value: float, verdict: str):
 @pytest.mark.parametrize(
     ("rule", "before", "after", "verdict"),
     [
-        (claims.erased, 0.4, 0.03, AS),
-        (claims.erased, 0.4, 0.04, f"{OPEN}: 10% of it is left"),
+        (claims.erased, 0.4, 0.01, AS),
+        (claims.erased, 0.4, 0.02, f"{OPEN}: 5% of it is left"),
         (claims.erased, 0.4, 0.08, f"{DIFFERS}: 20% of it is left"),
         (claims.lowered, 0.4, 0.1, AS),
         (claims.lowered, 0.4, 0.2, f"{OPEN}: lowered, but 50% of it is left"),

@@ -136,6 +136,7 @@ def test_queries_keys_and_values_have_the_features_of_one_head(row: Path, site: 
     keys = COMMON | {"controls": 0, "no_controls": "the random one is tested elsewhere"}
     told = [{"name": name, "edits": [{"sites": site, **edit}]} for name, edit in edits.items()]
     vector = torch.from_numpy(read_direction(row).rows[0])
+    write_direction(Direction(vector[None].numpy(), About(way="difference", site=site, scores={})), row)
     by_hand = conditions(
         added=lambda trial: {site: lambda old, seen: old + vector},
         zeroed=lambda trial: {site: lambda old, seen: torch.zeros_like(old)},
@@ -328,22 +329,20 @@ def test_doses_of_two_edits_are_crossed(row: Path):
     assert levels == {(1.0, -1.0), (1.0, 3.0), (2.0, -1.0), (2.0, 3.0)}
 
 
-def test_no_dose_and_no_dimension_change_nothing_bitwise_and_all_are_the_whole_site(row: Path, tmp_path: Path):
+def test_no_dose_changes_nothing_bitwise_and_all_dimensions_are_the_whole_site(row: Path, tmp_path: Path):
     rng = np.random.default_rng(2)
-    for name, rows in (("none", np.zeros((0, 5))), ("all", rng.standard_normal((5, 5)))):
-        write_direction(Direction(rows, About(way="align", site="enc-self-0.1.z", scores={})), tmp_path / name)
+    rows, about = rng.standard_normal((5, 5)), About(way="align", site="enc-self-0.1.z", scores={})
+    write_direction(Direction(rows, about), tmp_path / "all")
     site = {"sites": "enc-self-0.1.z"}
     several = {
         "nothing added": {"add": {"direction": str(row), "scale": 0}},
-        "no dimension": {"project": {"subspace": str(tmp_path / "none"), "inside": "counterpart"}},
         "all dimensions": {"project": {"subspace": str(tmp_path / "all"), "inside": "counterpart"}},
         "whole": {"from": "counterpart"},
     }
     named = [{"name": name, "edits": [site | edit]} for name, edit in several.items()]
     tensors = ask(MODEL, EPISODES, **COMMON, conditions=named).tensors
     for read in SITES:
-        for name in ("nothing added", "no dimension"):
-            assert torch.equal(tensors[f"{name}/{read}"], tensors[f"before/{read}"])
+        assert torch.equal(tensors[f"nothing added/{read}"], tensors[f"before/{read}"])
         torch.testing.assert_close(
             tensors[f"all dimensions/{read}"], tensors[f"whole/{read}"], rtol=0, atol=1e-10, equal_nan=True
         )
