@@ -12,7 +12,7 @@ names below are loaded when they are first used, so that `import steer` is quick
 from __future__ import annotations
 
 import sys
-from types import ModuleType
+from types import FunctionType, ModuleType
 
 TYPE_CHECKING = False  # as in `typing`, which must not be imported before Ctrl-C is handled
 if TYPE_CHECKING:
@@ -136,7 +136,12 @@ def __getattr__(name: str) -> Any:
 def _verb(name: str) -> Any:
     from importlib import import_module
 
-    return getattr(import_module(_HOMES[name]), name)
+    found = getattr(import_module(_HOMES[name]), name)
+    if not isinstance(found, FunctionType):
+        return found
+    from steer.base.arguments import checked
+
+    return checked(found)
 
 
 class _Room(ModuleType):

@@ -84,18 +84,25 @@ class Activations(Shown, Mapping[str, "Tensor"]):
 
     def sequence(self, site: str) -> str:
         """The sequence that a site's tokens belong to."""
+        self[site]
         return next(filter(None, self.axes.along[site]))
 
     def tokens(self, site: str, example: int) -> tuple[str, ...]:
-        return self.axes.tokens[self.sequence(site)][example]
+        return self.axes.tokens[self.sequence(site)][self._example(example)]
 
     def lengths(self, site: str) -> tuple[int, ...]:
         return self.axes.lengths(self.sequence(site))
 
     def at(self, site: str, example: int) -> Tensor:
         """One example's part without padding."""
+        self[site], self._example(example)
         real = [slice(len(self.axes.tokens[name][example])) if name else slice(None) for name in self.axes.along[site]]
         return self[site][example][tuple(real[1:])]
+
+    def _example(self, number: int) -> int:
+        if not isinstance(number, int) or not 0 <= number < len(self.prompts):
+            raise SteerError(f"there are examples 0 to {len(self.prompts) - 1}, not {number!r:.40}")
+        return number
 
     def card(self) -> Card:
         rows = [(name, str(tuple(tensor.shape)), self._axes(name)) for name, tensor in self.tensors.items()]

@@ -41,6 +41,14 @@ def test_controls_stand_last_in_the_legend():
     assert [text.get_text() for text in legend.get_texts()] == ["variable x", "variable y", "random"]
 
 
+def test_conditions_of_one_point_are_lines_of_their_own():
+    """A sweep of a recipe without sets: the clean run and the edit stand at the same scale."""
+    swept = [row(v, name, ("scale", s)) for s in (0.0, 1.0) for name, v in (("before", 0.9), ("edited", 0.2 + s / 2))]
+    (axes,) = draw_dose(made_result(swept)).axes
+    lines = {line.get_label(): line.get_xydata().tolist() for line in axes.lines}
+    assert lines == {"before": [[0.0, 0.9], [1.0, 0.9]], "edited": [[0.0, 0.2], [1.0, 0.7]]}
+
+
 def test_numbers_before_names_and_names_side_by_side():
     named = [row(0.1, "a", ("checkpoint", "x"), ("k", k)) for k in (16, 1, "whole")]
     axis = axis_of([*named, row(0.1, "a", ("checkpoint", "y"), ("k", 1))])

@@ -179,3 +179,28 @@ def test_progress_moves_within_one_recipe_also_while_answers_are_written():
     assert told[-1] == 1
     assert len({round(one, 3) for one in told}) >= 4
     assert sum(one < 0.5 for one in told) >= 2  # the passes before anything is written are the smaller part
+
+
+def test_an_argument_of_the_wrong_kind_is_answered_in_words(tmp_path: Path):
+    prompt = "B S A | A = red | B = blue | A S B = blue red"
+    wrong = {
+        "changes: a list of `key=value`, or a dict is needed, not 3": lambda: steer.run("keep_one_k", changes=3),
+        "out: a path is needed, not 3": lambda: steer.run("keep_one_k", out=3),
+        "prompt: a text is needed, not 3": lambda: steer.ask(3),
+        "episode: a whole number is needed, not 'x'": lambda: steer.ask(episode="x"),
+        "swap: a list of names is needed, not 3": lambda: steer.ask(prompt, swap=3),
+        "head: a text is needed, not None": lambda: steer.attend(None, prompt),
+        "preset: a text is needed, not 3": lambda: steer.train(tmp_path / "run", preset=3),
+        "seed: a whole number from 0 on is needed, not -1": lambda: steer.train(tmp_path, preset="tiny", seed=-1),
+        "first: a result or its folder is needed, not {}": lambda: steer.compare({}, tmp_path),
+        "n: a whole number is needed, not 'x'": lambda: steer.episodes("x"),
+        "prompts: a list of texts is needed, not 3": lambda: steer.activations("tiny", 3, ["enc.tok"]),
+        "sites: a list of names is needed, not [3]": lambda: steer.activations("tiny", [prompt], [3]),
+    }
+    for message, call in wrong.items():
+        with pytest.raises(steer.SteerError) as told:
+            call()
+        assert told.value.faults == (message,)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(steer.SteerError, match="file"):
+        steer.cp("keep_one_k", tmp_path / "file" / "mine.yaml")

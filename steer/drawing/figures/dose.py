@@ -133,8 +133,10 @@ def _zero(rows: Sequence[Row], rest: str, axis: Axis) -> list[Row]:
 
 
 def _rest(row: Row, axis: Axis) -> str:
-    """The levels that neither the axis nor a panel or a control tells."""
-    return ", ".join(f"{name} {value}" for name, value in row.levels if name not in (axis.name, SET, CONTROL))
+    """What neither axis, panel nor control tells: the other levels, and of a row of no set its condition."""
+    alone = [] if row.level(SET) is not None or row.level(CONTROL) is not None else [row.condition]
+    levels = [f"{name} {value}" for name, value in row.levels if name not in (axis.name, SET, CONTROL)]
+    return ", ".join([*alone, *levels])
 
 
 def _kind(control: str) -> str:
