@@ -240,7 +240,7 @@ def _added(said: Any, lowering: Lowering, key: Key, sites: Sequence[Site], into:
     if found is None:
         return NOTHING
     if said.add.row >= len(found.rows):
-        lowering.names.fault((*key, "add", "row"), f"the file has rows 0 to {len(found.rows) - 1}")
+        lowering.names.fault((*key, "add", "row"), f"the file has {len(found.rows)} rows, counted from 0")
         return NOTHING
     one = Direction(found.rows[said.add.row : said.add.row + 1], found.about)
     if not one.rows.any():

@@ -62,12 +62,12 @@ class Direction:
     @property
     def rank(self) -> int:
         """How many dimensions the rows span."""
-        return int(np.linalg.matrix_rank(self.rows))
+        return int(np.linalg.matrix_rank(self.rows)) if len(self.rows) else 0
 
     @property
     def basis(self) -> Floats:
         """Orthonormal rows that span the same subspace."""
-        return np.linalg.qr(self.rows.T)[0].T
+        return np.linalg.qr(self.rows.T)[0].T if len(self.rows) else self.rows
 
 
 def digest(numbers: Floats) -> str:
@@ -107,7 +107,7 @@ def read_direction(path: Path) -> Direction:
         rows = tensors[ROWS].astype(np.float64)
     except (SafetensorError, ValidationError, KeyError, ValueError, TypeError) as error:
         raise ConfigError(f"{path}: is no file of a direction, as `steer direction` writes it") from error
-    if rows.ndim != 2 or 0 in rows.shape:
+    if rows.ndim != 2 or not rows.shape[1]:
         raise ConfigError(f"{path}: {ROWS} has the shape {rows.shape}; rows of features are needed")
     if not np.isfinite(rows).all():
         raise ConfigError(f"{path}: {ROWS} holds numbers that are not finite")

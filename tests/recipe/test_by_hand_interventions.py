@@ -132,6 +132,7 @@ def test_a_subspace_is_emptied_or_filled(plane: Path, inside: str):
 
 @pytest.mark.parametrize("site", ["enc-self-0.1.q", "dec-self-0.0.k", "dec-cross-1.0.v"])
 def test_queries_keys_and_values_have_the_features_of_one_head(row: Path, site: str):
+    write_direction(Direction(read_direction(row).rows, About(way="difference", site=site, scores={})), row)
     edits = {"added": {"add": {"direction": str(row)}}, "zeroed": {"ablate": "zero"}}
     keys = COMMON | {"controls": 0, "no_controls": "the random one is tested elsewhere"}
     told = [{"name": name, "edits": [{"sites": site, **edit}]} for name, edit in edits.items()]
@@ -226,7 +227,7 @@ def test_an_edit_is_not_lost_where_only_a_part_is_replaced():
         (np.zeros((1, 5)), {"add": {"direction": "it"}}, "row 0 holds zeros alone"),
         (np.zeros((1, 5)), {"project": {"subspace": "it"}}, "1 rows span 0 dimensions"),
         (np.ones((2, 5)), {"project": {"subspace": "it"}}, "2 rows span 1 dimensions"),
-        (np.ones((0, 5)), {"project": {"subspace": "it"}}, "rows of features are needed"),
+        (np.ones((0, 5)), {"add": {"direction": "it"}}, "the file has 0 rows"),
     ],
 )
 def test_rows_that_span_nothing_of_their_own_are_faults(tmp_path: Path, rows: np.ndarray, edit: dict, says: str):
