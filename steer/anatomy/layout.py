@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
 
 from steer.anatomy.nodes import BEFORE_ROTATION, INPUT_PORTS, PORTS, Node, Site
 
@@ -206,6 +207,25 @@ class Layout:
         """Each site that is computed from others, with those others, in the order of the forward pass."""
         return tuple(_flow(self))
 
+    @cached_property
+    def bits(self) -> dict[Site, int]:
+        """A bit for each site of the flow: a set of sites is then one whole number, and flow is quick to follow."""
+        sites = dict.fromkeys(site for one, inputs in self.flow for site in (one, *inputs))
+        return {site: 1 << number for number, site in enumerate(sites)}
+
+    def as_bits(self, sites: Iterable[Site]) -> int:
+        return reduce(or_, (self.bits.get(site, 0) for site in sites), 0)
+
+    @cached_property
+    def flow_of_bits(self) -> tuple[tuple[int, int], ...]:
+        """The flow, as each site's bit and those of what it is computed from."""
+        return tuple((self.bits[site], self.as_bits(inputs)) for site, inputs in self.flow)
+
+    @cached_property
+    def outs(self) -> dict[Site, Site]:
+        """Each head's own write by its `z`."""
+        return {site: Site(site.node, "out") for site in self.bits if site.port == "z"}
+
 
 Flow = Iterator[tuple[Site, tuple[Site, ...]]]
 
@@ -247,11 +267,13 @@ def _computed(layout: Layout, node: Node) -> Flow:
 def touched(layout: Layout, edited: Iterable[Site], frozen: Iterable[Site] = ()) -> frozenset[Site]:
     """Every site whose value may differ from the clean run when some sites are edited and others are frozen."""
     held = {carrier(site) for site in frozen}
-    found = {carrier(site) for site in edited} - held
-    for site, inputs in layout.flow:
-        if site not in held and not found.isdisjoint(inputs):
-            found.add(site)
-    return frozenset(found | {Site(site.node, "out") for site in found if site.port == "z"})
+    start = {carrier(site) for site in edited} - held
+    moved, still = layout.as_bits(start), layout.as_bits(held)
+    for bit, inputs in layout.flow_of_bits:
+        if moved & inputs and not still & bit:
+            moved |= bit
+    found = start | {site for site, bit in layout.bits.items() if moved & bit}
+    return frozenset(found | {layout.outs[site] for site in found if site.port == "z"})
 
 
 def carrier(site: Site) -> Site:

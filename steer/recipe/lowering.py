@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
@@ -140,7 +141,7 @@ class Lowering:
         found = [node for node in nodes if self.reach.arrives(self.layout.write(node))]
         return [node for node in found if moved is None or self.layout.write(node) in moved]
 
-    @property
+    @cached_property
     def _moved(self) -> frozenset[Site]:
         """What may be another value in the counterpart's run."""
         return touched(self.layout, [prompt_tokens(self.layout)])
