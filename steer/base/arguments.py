@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import wraps
 from os import PathLike
 from typing import Any, TypeVar
@@ -16,7 +16,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 def _texts(given: object) -> bool:
     if isinstance(given, str | Mapping):
         return True
-    return isinstance(given, Iterable) and all(isinstance(one, str) for one in given)
+    return isinstance(given, Collection) and all(isinstance(one, str) for one in given)  # what is read once is no list
 
 
 def _text(given: object) -> bool:

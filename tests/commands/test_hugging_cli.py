@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner, Result
 
 from steer.commands import app
+from steer.models.huggingface.place import read_config, resolve
 
 LINES = [
     {"prompt": "w5 w9 w12 w7", "answer": "w8", "counterparts": {"other": {"prompt": "w6 w9 w12 w7", "answer": "w9"}}},
@@ -222,6 +223,23 @@ def test_a_model_of_the_hub_is_recorded_by_its_commit(folders: Path, tmp_path: P
     keys = {"kind": "clean", "measures": [{"name": "token-accuracy"}], "checkpoint": "hf:owner/tiny"}
     found = result_of(steer("run", recipe(tmp_path, folders, "gpt2", **keys), "--json", "-q"))
     assert found["checkpoint"] == {"name": "owner/tiny", "sha256": "", "numbering": "", "commit": commit, "config": ""}
+
+
+def test_all_files_of_a_model_are_of_the_revision_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """An optional file that came with a later commit is not one of the earlier commit."""
+    home, commits = tmp_path / "hub" / "models--owner--tiny", {"v1": "a" * 40, "main": "b" * 40}
+    (home / "refs").mkdir(parents=True)
+    for name, commit in commits.items():
+        (home / "refs" / name).write_text(commit)
+        (home / "snapshots" / commit).mkdir(parents=True)
+        (home / "snapshots" / commit / "config.json").write_text(json.dumps({"model_type": name}))
+    (home / "snapshots" / commits["main"] / "tokenizer_config.json").write_text("{}")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    for name, told in {"owner/tiny@v1": "v1", f"owner/tiny@{'a' * 40}": "v1", "owner/tiny": "main"}.items():
+        place = resolve(name)
+        assert (read_config(place)["model_type"], place.commit) == (told, commits[told])
+        assert (place.path("tokenizer_config.json") is not None) is (told == "main")
 
 
 @pytest.mark.parametrize("library", ["tokenizers", "transformers"])

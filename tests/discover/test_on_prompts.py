@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,6 +14,7 @@ import torch
 from steer.anatomy.nodes import Node, Site
 from steer.base.errors import SteerError
 from steer.base.shipped import CHECKPOINTS, RECIPES
+from steer.discover.keep import find_on_prompts
 from steer.discover.lab import Lab
 from steer.discover.prune import Pruned
 from steer.discover.search import BestRoles, Searched, circuit_of, discover
@@ -18,7 +22,9 @@ from steer.discover.trace import Question
 from steer.discover.writers import logit_shares
 from steer.experiments.given import subject_of
 from steer.models.subject import Subject
+from steer.results.circuit import Circuit
 from steer.results.evidence import SearchSettings
+from steer.results.provenance import Weights
 
 LINES = RECIPES / "induction" / "induction.jsonl"
 
@@ -32,6 +38,15 @@ def few(path: Path, count: int, name: str = "induction", **more: str) -> Path:
 def lab_of(name: str, path: Path, count: int = 30) -> Lab:
     subject: Subject = subject_of(name, task=few(path, count, name))
     return Lab(subject, subject.task.split("all", 0))
+
+
+def nothing_found(
+    subject: Subject, lines: Sequence[Any], judged: object, episodes: int, threshold: float, *rest: object
+) -> Circuit:
+    """In place of a search: no circuit, under its settings."""
+    lab = Lab(subject, lines[:2])
+    nothing = Searched(lab, lab, threshold, BestRoles([]), {}, {}, [], [], [], Pruned([], []))
+    return circuit_of(nothing, SearchSettings(episodes=episodes, threshold=threshold))
 
 
 def edges_into(lab: Lab, head: Node, port: str) -> set[str]:
@@ -134,11 +149,9 @@ def test_the_command_says_what_is_missing(steer, tmp_path: Path, monkeypatch: py
 def test_it_is_kept_in_its_folder_and_known_by_its_prompts(steer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     searched: list[int] = []
 
-    def found(subject: Subject, lines: list, *rest: object):
+    def found(subject: Subject, lines: list, *rest: Any) -> Circuit:
         searched.append(len(lines))
-        lab = Lab(subject, lines[:2])
-        nothing = Searched(lab, lab, 0.1, BestRoles([]), {}, {}, [], [], [], Pruned([], []))
-        return circuit_of(nothing, SearchSettings(episodes=20, threshold=0.1))
+        return nothing_found(subject, lines, *rest)
 
     monkeypatch.setattr("steer.discover.keep.discover", found)
     path = few(tmp_path / "lines.jsonl", 30)
@@ -148,10 +161,33 @@ def test_it_is_kept_in_its_folder_and_known_by_its_prompts(steer, tmp_path: Path
         assert done.exit_code == 0, done.output
     assert searched == [15]
     assert "already known" in done.output
+    assert "already known" not in steer(*ask, "--threshold", 0.3).output  # another question about the same lines
     few(path, 40)
     assert "already known" not in steer(*ask).output
     assert [file.parent.name for file in (tmp_path / "out").rglob("circuit.yaml")] == ["discover-induction-lines"]
     assert not (CHECKPOINTS / "induction" / "circuit.yaml").exists()
+
+
+def test_a_sorted_file_is_halved_at_random(tmp_path: Path):
+    """Lines of one kind stand first: both halves hold some of them, and the same ones each time."""
+    task = subject_of("induction", task=few(tmp_path / "lines.jsonl", 60)).task
+    drawn = [[{one.line for one in half} for half in task.apart(seed)] for seed in (0, 0, 1)]
+    for half in (*drawn[0], *drawn[2]):
+        assert 5 < sum(line < 30 for line in half) < 25
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_a_circuit_of_one_commit_of_the_hub_is_not_that_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path, plain = few(tmp_path / "lines.jsonl", 20), subject_of("induction")
+    monkeypatch.setattr("steer.discover.keep.discover", nothing_found)
+
+    def searched(commit: str) -> bool:
+        at_commit = replace(plain, weights=Weights("owner/model", commit=commit))
+        monkeypatch.setattr("steer.discover.keep.load_subject", lambda *given: at_commit)
+        settings = SearchSettings(episodes=20, threshold=0.1)
+        return not find_on_prompts("induction", path, tmp_path / "out", settings).known
+
+    assert [searched(commit) for commit in ("0" * 40, "0" * 40, "1" * 40)] == [True, False, True]
 
 
 @pytest.mark.long

@@ -165,6 +165,10 @@ def test_nothing_that_is_judged_is_learnt_from():
     seen = {e.prompt for e in (*judged, *others)}
     assert len(pairs.examples) >= 30
     assert seen.isdisjoint(e.prompt for e in (*pairs.examples, *pairs.counterparts))
+    strangers = list(task.split("test", MODEL.data_seed))[:5]
+    lent = training_pairs(MODEL, wanted, Inputs(strangers, judged))  # what judges only lends its values
+    assert len(lent.examples) >= 30
+    assert {e.prompt for e in judged}.isdisjoint(e.prompt for e in (*lent.examples, *lent.counterparts))
     with pytest.raises(KeyedError, match="a search needs at least 8"):
         training_pairs(MODEL, wanted, Inputs(drawn, [counterpart(e, "index-in-question") for e in drawn]))
 

@@ -10,8 +10,10 @@ from parted import assert_same_rows
 from small import checkpoint
 
 from steer.experiments import orders
+from steer.experiments.api import run
 from steer.experiments.one import run_experiment
 from steer.experiments.orders import AbsentError, Begun, Order, PoisonedError, order_of
+from steer.experiments.spread import Sweep
 from steer.models.checkpoint import load_checkpoint, save_checkpoint
 from steer.recipe.load import load_recipe
 
@@ -87,6 +89,34 @@ def test_a_model_that_has_changed_is_loaded_again(order: Order):
     assert before.result is not None
     assert after.result is not None
     assert before.result.rows != after.result.rows
+
+
+def test_the_same_recipe_in_another_precision_is_another_order(order: Order):
+    """The worker has the model at hand in the first one."""
+    few = load_recipe("sweep.yaml", "episodes.count=20")
+    for dtype in ("float32", "float64", "float32"):
+        begun = orders.begin(order_of(few, dtype=dtype))
+        alone = run(few, "model", dtype=dtype)
+        assert begun.result is not None
+        assert begun.result.provenance.dtype == alone.provenance.dtype == dtype
+        assert begun.content == alone.provenance.hash
+        assert_same_rows(begun.result.rows, alone.rows, 1e-12)
+
+
+def test_points_of_a_sweep_are_put_together_in_its_order_whichever_ends_first(order: Order):
+    Path("points.yaml").write_text(f"{SWEEP.replace('510', '20')}sweep: {{seed: [0, 1], episodes.count: [10, 20, 30]}}")
+    loaded = load_recipe("points.yaml")
+    whole = run(loaded, "model")
+    assert len({row.examples for row in whole.rows}) == 3
+    sweep = Sweep(loaded, [order_of(point) for _, point in loaded.points])
+    assert len({one.key for one in sweep.orders}) == 6
+    ends = [4, 0, 5, 2, 1, 3]
+    *early, last = [sweep.whole(number, orders.begin(sweep.orders[number])) for number in ends]
+    assert early == [None] * 5
+    assert isinstance(last, Begun)
+    assert last.result is not None
+    assert [row.levels for row in last.result.rows] == [row.levels for row in whole.rows]
+    assert_same_rows(last.result.rows, whole.rows)
 
 
 def test_a_model_that_is_not_there_is_asked_for_and_taken_from_a_parcel(order: Order):

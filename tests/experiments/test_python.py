@@ -194,6 +194,7 @@ def test_an_argument_of_the_wrong_kind_is_answered_in_words(tmp_path: Path):
         "seed: a whole number from 0 on is needed, not -1": lambda: steer.train(tmp_path, preset="tiny", seed=-1),
         "first: a result or its folder is needed, not {}": lambda: steer.compare({}, tmp_path),
         "n: a whole number is needed, not 'x'": lambda: steer.episodes("x"),
+        "start: a whole number is needed, not True": lambda: steer.episodes(1, start=True),
         "prompts: a list of texts is needed, not 3": lambda: steer.activations("tiny", 3, ["enc.tok"]),
         "sites: a list of names is needed, not [3]": lambda: steer.activations("tiny", [prompt], [3]),
     }
@@ -201,6 +202,9 @@ def test_an_argument_of_the_wrong_kind_is_answered_in_words(tmp_path: Path):
         with pytest.raises(steer.SteerError) as told:
             call()
         assert told.value.faults == (message,)
+    once = (word for word in ["episodes.count=3"])  # looked at, nothing of it would be left to be obeyed
+    with pytest.raises(steer.SteerError, match="changes: a list of `key=value`, or a dict is needed, not <generator"):
+        steer.plan("keep_one_k", changes=once)  # type: ignore[arg-type]
     (tmp_path / "file").write_text("")
     with pytest.raises(steer.SteerError, match="file"):
         steer.cp("keep_one_k", tmp_path / "file" / "mine.yaml")

@@ -15,6 +15,7 @@ from conftest import write_roles
 from made import made_result, made_row
 
 from steer.base.shipped import recipe_names
+from steer.experiments.api import build_recipe
 from steer.experiments.given import checkpoint_of
 from steer.paper import rules as claims
 from steer.paper.claims import CLAIMS, ROLES, judge_all
@@ -294,6 +295,13 @@ def test_pairing_is_ablated_with_the_head_that_retrieves_if_there_is_one(
     fitted, _ = fit(load_recipe("paper/fig06_index_in_question"), checkpoint)
     runs = [run for run in fitted.lower(checkpoint.names).plan.runs if run.condition == "Primitive-Pairing ablated"]
     assert [str(edit.site) for run in runs for edit in run.edits] == [f"{head}.z" for head in ablated]
+
+
+@pytest.mark.parametrize(("asked", "shown"), [(None, 1_000), (50, 50), (5_000, 1_000)])
+def test_a_recipe_is_fitted_to_fewer_episodes_never_to_more(cast: Path, asked: int | None, shown: int):
+    loaded = build_recipe(kind="clean", measures=[{"name": "exact-match"}], episodes={"count": 1_000})
+    fitted, lost = fit(loaded, checkpoint_of(cast), asked)
+    assert (fitted.recipe.episodes.count, lost) == (shown, ())
 
 
 @pytest.mark.usefixtures("png_only")

@@ -98,6 +98,40 @@ def test_a_direction_is_added_in_doses_and_a_random_one_beside_it(row: Path):
     same(result, conditions(**by_hand), trials(NET, EPISODES, OTHERS), SITES)
 
 
+def test_a_control_is_as_long_as_the_row_that_is_added(tmp_path: Path):
+    """Of a file with several rows, each of another length."""
+    rows = np.random.default_rng(8).standard_normal((3, 5)) * np.array([[1.0], [10.0], [0.1]])
+    write_direction(Direction(rows, About(way="principal", site="enc-self-0.1.z", scores={})), tmp_path / "rows")
+    for row in range(3):
+        edits = [{"sites": "enc-self-0.1.z", "add": {"direction": str(tmp_path / "rows"), "row": row, "scale": 2}}]
+        result = ask(MODEL, EPISODES, **COMMON, conditions=[{"name": "dose", "edits": edits}])
+        before, own, control = (
+            result.tensors[f"{name}/enc-self-0.1.z"][0, 0].numpy() for name in ("before", "dose", "dose, random 1")
+        )
+        assert np.allclose(own - before, 2 * rows[row])
+        assert np.isclose(np.linalg.norm(control - before), 2 * np.linalg.norm(rows[row]))
+
+
+def test_another_seed_lets_others_lend_their_values():
+    """What is resampled is what the head has in another episode; who lends follows from the recipe's seed."""
+    shown, site = of_arity(2, 6), "enc-self-0.1.z"
+    keys = {"kind": "intervene", "tensors": [site], "measures": [{"name": "exact-match"}]}
+    conditions = [{"name": "lent", "edits": [{"sites": site, "ablate": "resample"}]}]
+    results = [ask(MODEL, shown, **keys, conditions=conditions, seed=seed) for seed in (0, 0, 1, 2, 3)]
+    lenders = [_lenders(result.tensors[f"before/{site}"], result.tensors[f"lent/{site}"]) for result in results]
+    assert lenders[0] == lenders[1]
+    assert len(set(lenders)) > 1
+
+
+def _lenders(clean: Tensor, lent: Tensor) -> tuple[int, ...]:
+    """For each episode whose value it has at the first token."""
+    distances = (lent[:, None, 0] - clean[None, :, 0]).flatten(2).norm(dim=-1)
+    found = tuple(distances.argmin(1).tolist())
+    assert float(distances.min(1).values.max()) < 1e-9
+    assert all(row != other for row, other in enumerate(found))
+    return found
+
+
 def coordinates(rows: np.ndarray) -> list[Tensor]:
     """Orthonormal vectors that span the rows, by Gram and Schmidt."""
     found: list[Tensor] = []
@@ -262,6 +296,26 @@ def test_only_what_goes_through_some_sites_is_taken_over():
         return {site: put(alone[site]) for site in between} | {"dec-mlp-0": lambda old, seen: 2 * old}
 
     same(result, conditions(through=by_hand), trials(NET, EPISODES, OTHERS), SITES)
+
+
+def test_what_goes_through_some_sites_does_not_go_past_frozen_ones():
+    """The only way into a key is frozen but for one head: its run of its own holds the frozen head, too."""
+    frozen, target = "enc-self-1.0.z", "dec-cross-1.0.k"
+    edits = [{"sites": "enc-self-0.1.z", "scale": 3, "through": target}]
+    result = ask(MODEL, EPISODES, **COMMON, freeze=frozen, conditions=[{"name": "through", "edits": edits}])
+
+    def held(trial: Trial) -> Edits:
+        return {frozen: put(trial.clean[frozen])}
+
+    def by_hand(trial: Trial) -> Edits:
+        tripled: Edits = {"enc-self-0.1.z": lambda old, seen: 3 * old}
+        alone = forward(trial.net, trial.prompt, trial.output, tripled | held(trial))
+        past = forward(trial.net, trial.prompt, trial.output, tripled)
+        assert float((alone[target] - past[target]).abs().max()) > 1e-3
+        return held(trial) | {target: put(alone[target])}
+
+    made = trials(NET, EPISODES, OTHERS)
+    same(result, conditions(through=by_hand), made, SITES)
 
 
 def test_values_of_another_condition():

@@ -15,8 +15,9 @@ from steer.results.files import read_result, write_result
 from steer.results.intervals import wilson
 from steer.results.result import Result
 from steer.results.rows import Labels, Row
-from steer.results.samples import Samples
+from steer.results.samples import Samples, sampled
 from steer.results.tally import Tally, bootstrap_weights
+from steer.tasks.task import PlainExample
 
 LABELS = Labels("clean", "exact-match")
 
@@ -95,6 +96,28 @@ def test_rows_are_matched_by_all_that_they_are_of():
     assert [(pair.first.of, pair.second.of) for pair in renamed.differences] == [("dec-cross-1.4", "dec-cross-0.7")] * 2
     with pytest.raises(SteerError, match="no row of the same thing"):
         compare_results(one, made_result([made_row(0.5, 0.4, 0.6, measure="other")]))
+
+
+def test_a_head_is_set_beside_another_models_only_where_there_is_no_doubt():
+    def result(*heads: str) -> Result:
+        same = made_row(0.5, 0.4, 0.6, condition="both")
+        return made_result([same, *(made_row(0.5, 0.4, 0.6, of=head) for head in heads)])
+
+    for one, other in ((("dec-cross-1.4", "dec-cross-1.5"), ("dec-cross-0.7",)), (("dec-cross-1.4",), ("a", "b"))):
+        for first, second in ((one, other), (other, one)):
+            found = compare_results(result(*first), result(*second))
+            assert [pair.first.condition for pair in found.differences] == ["both"]
+            assert [tuple(row.of for row in rows) for rows in found.only] == [first, second]
+
+
+def test_the_same_prompts_with_other_right_answers_are_other_examples():
+    """Rows of the two are of different questions: what an example gave to one says nothing of the other."""
+    asked = [[PlainExample(("ant", word), (answer,)) for word in ("bee", "cat")] for answer in ("dog", "elk")]
+    assert [str(one) for one in asked[0]] == [str(one) for one in asked[1]]
+    values = np.repeat([[1.0], [0.0]], 50, 0)
+    results = [made(values, examples=sampled(some, ()).examples) for some in (asked[0], asked[0], asked[1])]
+    found = [compare_results(results[0], other).pairing for other in results]
+    assert found == ["paired", "paired", "independent"]
 
 
 def test_what_each_example_gave_is_read_back(tmp_path: Path):
