@@ -19,10 +19,12 @@ PROJECT = {
     "sums.py": "def double(x):\n    return x + x\n\n\ndef triple(x):\n    return 3 * x\n",
     "tests/test_double.py": "from sums import double\n\n\ndef test_double():\n    assert double(2) == 4\n",
     "tests/test_later.py": "from sums import double\n\n\ndef test_later():\n    assert double(3) == 6\n",
+    "tests/test_nothing.py": "def helper():\n    return 1\n",
     "bugs/list.yaml": """\
 - {id: A, file: sums.py, find: x + x, replace: x * x, why: a square, tests: [test_double.py]}
 - {id: B, file: sums.py, find: x + x, replace: x - x, why: nothing}
 - {id: C, file: sums.py, find: 3 * x, replace: 4 * x, why: nobody asks}
+- {id: I, file: sums.py, find: 3 * x, replace: 4 * x, why: no test was run, tests: [test_nothing.py]}
 - {id: D, file: sums.py, find: 5 * x, replace: 4 * x, why: moved}
 - {id: E, file: sums.py, find: return, replace: yield, why: which one}
 - {id: G, file: sums.py, find: x + x, replace: x - x, why: one test, tests: ['test_double.py::test_double']}
@@ -47,10 +49,10 @@ def test_what_is_noticed_what_survives_and_what_is_stale(project: Path, capsys: 
     states = {line.split()[5]: line.split()[6:] for line in told.splitlines() if " s  " in line}
     assert states["A"] == ["killed", "tests/test_later.py::test_later"]  # 2 + 2 is 2 * 2: the rest of the suite knows
     assert states["B"] == ["killed", "tests/test_double.py::test_double"]
-    assert states["C"] == ["survived"]
+    assert states["C"] == states["I"] == ["survived"]
     assert states["G"] == ["killed", "tests/test_double.py::test_double"]
     assert [states[name][0] for name in "DEH"] == ["stale"] * 3
-    assert "3 of 4 planted bugs noticed (75%), 3 stale" in told
+    assert "3 of 5 planted bugs noticed (60%), 3 stale" in told
     assert code == 1
     assert (project / "sums.py").read_text() == PROJECT["sums.py"]
 
