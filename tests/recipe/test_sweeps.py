@@ -34,6 +34,13 @@ def test_keys_by_path_and_words_in_braces():
     assert first.data["figure"] == "dose"
 
 
+def test_every_point_of_a_sweep_is_part_of_the_question():
+    checkpoint = load_checkpoint("tiny")
+    asked = [build_recipe(**COMMON | {"sweep": {"layer": [0, 1], "seed": [0, last]}}) for last in (1, 2, 1)]
+    first, other, again = (question_hash(one, checkpoint) for one in asked)
+    assert first == again != other
+
+
 def test_one_result_with_a_column_for_each():
     result = steer.run(COMMON | {"sweep": {"layer": [0, 1], "episodes.seed": [0, 3]}})
     assert len({row.levels for row in result.rows}) == 4
