@@ -55,7 +55,7 @@ def discover(
         raise SteerError("--task puts prompts to the checkpoints that -c names: leave --all out")
     if task is None and (dtype, memory) != ("float32", "4G"):
         raise SteerError("--dtype and --memory are for searches on prompts: give --task")
-    folders = _folders(checkpoint or (capable() if everything else [DEFAULT]), out or Path("results"), task)
+    folders = _folders(checkpoint or (capable() if everything else [DEFAULT]), out or Path("results"), task, dtype)
     settings = SearchSettings(episodes=episodes, threshold=threshold)
     look_for = _searcher(settings, force, device, task, (dtype, parse_memory(memory)))
     discoveries = _search(folders, look_for, quiet)
@@ -66,15 +66,15 @@ def discover(
         _print(discoveries, folders)
 
 
-def _folders(checkpoints: list[str], within: Path, task: Path | None) -> dict[str, Path]:
+def _folders(checkpoints: list[str], within: Path, task: Path | None, dtype: str) -> dict[str, Path]:
     """Where each one's circuit is written; a checkpoint that is not there is named before any search begins."""
     from steer.base.errors import SteerError
-    from steer.discover.keep import check_trained
+    from steer.discover.keep import asked_of, check_trained
     from steer.experiments.folders import results_folder
 
     for name in checkpoints if task is None else ():
         check_trained(name)
-    more = () if task is None else (task.stem,)
+    more = asked_of(task, dtype)
     folders = {name: results_folder("discover", name, *more, within=within) for name in checkpoints}
     if len(set(folders.values())) < len(folders):
         raise SteerError(

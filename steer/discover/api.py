@@ -32,7 +32,8 @@ def discover(
             raise SteerError(f"--{name}: from {least} to {most}, not {value}")
     settings, within = SearchSettings(episodes=episodes, threshold=threshold), Path(out)
     if task is not None:
-        folder, most = results_folder("discover", str(checkpoint), Path(task).stem, within=within), parse_memory(memory)
+        words, most = keep.asked_of(Path(task), dtype), parse_memory(memory)
+        folder = results_folder("discover", str(checkpoint), *words, within=within)
         given = str(checkpoint), Path(task), folder, settings, force, tell, device, dtype, most
         return keep.find_on_prompts(*given).circuit
     keep.check_trained(str(checkpoint))

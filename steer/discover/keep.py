@@ -69,6 +69,11 @@ def find_circuit(
     return Discovery(circuit, known, beside is not None and beside.roles != circuit.roles, undrawn)
 
 
+def asked_of(task: Path | None, dtype: str) -> tuple[str, ...]:
+    """The words of a results folder that tell searches of one model apart: on which prompts, in which numbers."""
+    return () if task is None else (task.stem, *([dtype] if dtype != "float32" else []))
+
+
 def find_on_prompts(
     name: str, file: Path, folder: Path, settings: SearchSettings, force: bool = False,
     tell: Tell = lambda done, text: None, device: str = "cpu", dtype: str = "float32", memory: int = MEMORY,

@@ -164,7 +164,10 @@ def test_it_is_kept_in_its_folder_and_known_by_its_prompts(steer, tmp_path: Path
     assert "already known" not in steer(*ask, "--threshold", 0.3).output  # another question about the same lines
     few(path, 40)
     assert "already known" not in steer(*ask).output
-    assert [file.parent.name for file in (tmp_path / "out").rglob("circuit.yaml")] == ["discover-induction-lines"]
+    assert "already known" in steer(*ask).output
+    assert "already known" not in steer(*ask, "--dtype", "float64").output  # other numbers
+    places = {file.parent.name for file in (tmp_path / "out").rglob("circuit.yaml")}
+    assert places == {"discover-induction-lines", "discover-induction-lines-float64"}
     assert not (CHECKPOINTS / "induction" / "circuit.yaml").exists()
 
 
