@@ -70,6 +70,15 @@ def is_there(name: Path | str) -> bool:
         return False
 
 
+def stamp(path: Path) -> tuple[int, ...]:
+    """Another one whenever the file has been written again; empty if there is no such file."""
+    try:
+        about = path.stat()
+    except (OSError, ValueError):
+        return ()
+    return about.st_dev, about.st_ino, about.st_mtime_ns, about.st_size
+
+
 def check_folder(path: Path) -> None:
     """Raise unless this folder exists or can be made. Makes nothing: a check before long work that ends there."""
     there = path

@@ -6,6 +6,7 @@ roles is checked without loading a model.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,7 +14,7 @@ import yaml
 from pydantic import Field
 
 from steer.base.errors import ConfigError
-from steer.base.files import is_there, write_atomically
+from steer.base.files import is_there, stamp, write_atomically
 from steer.base.shipped import DEFAULT_TASK
 from steer.base.shown import Card, Shown
 from steer.base.yaml import Document, Strict, check, read
@@ -92,6 +93,12 @@ class Circuit(Shown, Strict):
 
 def load_circuit(path: Path) -> Circuit:
     """The circuit in a file; raises one error with all faults and their places."""
+    return _circuit(path, stamp(path))
+
+
+@lru_cache(maxsize=32)
+def _circuit(path: Path, written: tuple[int, ...]) -> Circuit:
+    """Recipes of one checkpoint share its circuit: YAML of this size takes longer to read than a recipe to lower."""
     document = read(path)
     if (version := format_of(document)) < FORMAT:
         raise ConfigError(f"{path}: has format {version}, this version reads {FORMAT}: `steer migrate` rewrites it")
