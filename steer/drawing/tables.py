@@ -6,9 +6,10 @@ Nothing is cut off: on a narrow terminal a cell is folded into several lines.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from io import StringIO
 from pathlib import Path
+from types import MappingProxyType
 
 from rich.console import Console
 from rich.table import Table
@@ -58,20 +59,21 @@ def interval(low: float, high: float, unit: str = "share") -> str:
     return f"{number(low, unit)} to {number(high, unit)}"
 
 
-def row_table(rows: Sequence[Row], positions: bool = False) -> Table:
-    """The rows over all positions; with `positions`, also those of each position."""
+def row_table(rows: Sequence[Row], positions: bool = False, played: Mapping[str, str] = MappingProxyType({})) -> Table:
+    """The rows over all positions; with `positions`, also those of each position. `played`: heads with their roles."""
     titles = ("condition", "measure", "of", "against", "position", "value", "95 % interval", "by chance", "warning")
     shown, shared = rows if positions else overall(rows), shared_warnings(rows)
     swept = [name for name in level_names(rows) if all(row.level(name) is not None for row in rows)]
-    lines = (("", *(str(row.level(name)) for name in swept), *_cells(row, shared)) for row in shown)
+    lines = (("", *(str(row.level(name)) for name in swept), *_cells(row, shared, played)) for row in shown)
     return make_table(("", *swept, *titles), lines, ("position", "value", *swept))
 
 
-def _cells(row: Row, shared: Sequence[str]) -> tuple[str, ...]:
+def _cells(row: Row, shared: Sequence[str], played: Mapping[str, str]) -> tuple[str, ...]:
     place = "" if row.position is None else str(row.position)
     chance = "" if row.chance is None else f"{row.chance:.3f} (at {row.tokens})"
     numbers = number(row.value, row.unit), interval(row.low, row.high, row.unit)
-    return (row.condition, row.measure, row.of, row.against, place, *numbers, chance, own_warning(row, shared))
+    condition, of = (f"{name} {played.get(name, '')}".rstrip() for name in (row.condition, row.of))
+    return (condition, row.measure, of, row.against, place, *numbers, chance, own_warning(row, shared))
 
 
 def result_text(name: str, result: Result, pictures: Sequence[Path], known: bool) -> str:
@@ -83,7 +85,7 @@ def result_text(name: str, result: Result, pictures: Sequence[Path], known: bool
     state = "already known" if known else f"{origin.seconds:.1f} s"
     parts: list[Table | str] = [f"{name} on {origin.checkpoint.name}, {fit}: {result.folder} ({state})"]
     parts += [*filter(None, (origin.checkpoint.numbering,)), ""]
-    parts += [row_table(result.rows, "positions" in origin.figures), ""] if result.rows else []
+    parts += [row_table(result.rows, "positions" in origin.figures, origin.played), ""] if result.rows else []
     parts += [f"warning: {text}" for text in shared_warnings(result.rows)]
     parts += [f"ablated: {origin.ablation}"] if origin.ablation else []
     parts += [f"edited in {condition!r}: {', '.join(sites)}" for condition, sites in _edited(result).items()]

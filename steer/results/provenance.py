@@ -57,3 +57,8 @@ class Provenance:
     roles: dict[str, tuple[str, ...]] = field(
         default_factory=dict
     )  # role -> its heads in these weights, the lead first
+
+    @property
+    def played(self) -> dict[str, str]:
+        """Head -> the role that it plays, as recipes name it."""
+        return {head: f"${role}" for role, heads in self.roles.items() for head in heads}

@@ -65,3 +65,14 @@ def test_the_ends_of_a_scale_are_not_listed_as_edited():
     edited = {"everything ablated": ("a.z",), "set": ("b.z",), "many": tuple("abcdefghijklmnop")}
     text = result_text("mine", made_result(rows, kind="ablate-set", edited=edited), [], known=False)
     assert [line for line in text.splitlines() if line.startswith("edited")] == ["edited in 'set': b.z"]
+
+
+def test_heads_are_named_with_the_roles_that_they_play():
+    heads = (("enc-self-0.5", "dec-cross-1.5"), ("enc-self-0.4", ""))
+    rows = [made_row(0.5, 0.4, 0.6, condition=head, of=of) for head, of in heads]
+    roles = {"output": ("dec-cross-1.5",), "question-broadcast": ("enc-self-0.5", "enc-self-0.6")}
+    text = result_text("mine", made_result(rows, roles=roles), [], known=False)
+    named, plain = text.splitlines()[-2:]
+    assert named.startswith("enc-self-0.5 $question-broadcast ")
+    assert " dec-cross-1.5 $output " in named
+    assert "$" not in plain

@@ -125,13 +125,8 @@ def _conditions(result: Result, rows: list[Row]) -> list[str]:
     return [*(name for name in conditions if name in ends), *swept]
 
 
-def _roles(result: Result) -> dict[str, str]:
-    """Head -> the role that it plays, as recipes name it."""
-    return {head: f"${role}" for role, heads in result.provenance.roles.items() for head in heads}
-
-
 def _labels(conditions: list[str], result: Result) -> list[str]:
-    played = _roles(result)
+    played = result.provenance.played
     return [" ".join(filter(None, (short(name), played.get(name, "")))) for name in conditions]
 
 
@@ -142,7 +137,7 @@ def _extra(labels: list[str]) -> float:
 
 def _name_conditions(axes: Axes, conditions: list[str], result: Result) -> None:
     """Heads that play a role stand out, and it is named."""
-    played = _roles(result)
+    played = result.provenance.played
     axes.set_yticks(range(len(conditions)), _labels(conditions, result))
     for label, name in zip(axes.get_yticklabels(), conditions, strict=True):
         label.set_fontweight("bold" if name in played else "normal")
