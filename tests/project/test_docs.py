@@ -99,6 +99,11 @@ def test_recipes_that_are_shown_are_found():
     assert len(found) > 20
 
 
+def test_the_recipe_in_the_readme_is_the_one_that_is_shipped():
+    (shown,) = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert (ROOT / "recipes/chain_k.yaml").read_text().endswith(shown)
+
+
 def test_every_command_is_in_the_readme():
     text = (ROOT / "README.md").read_text()
     assert app.registered_commands
