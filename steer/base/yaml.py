@@ -20,6 +20,7 @@ from yaml.constructor import SafeConstructor
 
 from steer.base.errors import ConfigError, Fault, dotted, nearest, unknown
 from steer.base.files import read_text
+from steer.base.json import Json
 from steer.base.keys import Key, Loc, keys_at
 from steer.base.yaml_nodes import compose
 
@@ -109,8 +110,8 @@ class _Reader:
             self.faults.append(Fault(self.at(node), loc, text))
             return None
 
-    def mapping(self, node: yaml.MappingNode, loc: Loc) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+    def mapping(self, node: yaml.MappingNode, loc: Loc) -> Json:
+        found: Json = {}
         for key_node, value_node in node.value:
             key = key_node.value if isinstance(key_node, yaml.ScalarNode) else None
             if key is None:

@@ -25,7 +25,7 @@ from steer.anatomy.layout import Layout
 from steer.anatomy.named import OneSite
 from steer.anatomy.nodes import BETWEEN_TOKENS, Site
 from steer.base.errors import Key, KeyedError
-from steer.base.fields import one_of
+from steer.base.fields import Fields, one_of
 from steer.measures.measure import Measure, Reads, Sums
 from steer.measures.right import PAPER, Definition, RightSteps, by_definition
 from steer.measures.setting import Setting
@@ -56,7 +56,7 @@ class RSquaredMeasure(Measure):
     definition: Definition = PAPER
 
     @classmethod
-    def task_fields(cls, task: Task) -> dict[str, Any]:
+    def task_fields(cls, task: Task) -> Fields:
         tokens = dict.fromkeys(word for words in task.labels.values() for word in words)
         described: Any = Annotated[one_of(tokens), Field(description=task.labels_text)]
         return {"label": (one_of(task.labels), ...), "tokens": (described, ...)}

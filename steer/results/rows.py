@@ -13,6 +13,8 @@ from typing import Literal, TypeAlias
 
 from pydantic import ConfigDict
 
+from steer.base.json import Json
+
 Decoding: TypeAlias = Literal["forced", "greedy"]
 Unit: TypeAlias = Literal["share", "logit", "r2", "product", "ratio"]
 # An end of a sweep's scale. "unchanged" is a chain's own: its ports rebuilt, nothing ablated before the first link.
@@ -114,12 +116,12 @@ def find(rows: Iterable[Row], position: int | None = None, **fields: object) -> 
     return next(iter(select(rows, position=position, **fields)), None)
 
 
-def plain(row: Row) -> dict[str, object]:
+def plain(row: Row) -> Json:
     """A row for a file: without levels where nothing varies."""
     return {name: value for name, value in asdict(row).items() if name != "levels" or value}
 
 
-def flat(row: Row) -> dict[str, object]:
+def flat(row: Row) -> Json:
     """A row's fields, its levels among them."""
     return {name: value for name, value in asdict(row).items() if name != "levels"} | dict(row.levels)
 
