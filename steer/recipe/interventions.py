@@ -18,7 +18,6 @@ from steer.anatomy.layout import touched
 from steer.anatomy.named import AnySites, Ports, Sites
 from steer.anatomy.nodes import BETWEEN_TOKENS, Site
 from steer.base.errors import Key
-from steer.base.fields import Fields
 from steer.base.yaml import AT_LEAST_ONE, Strict
 from steer.plan.plan import (
     CLEAN,
@@ -101,7 +100,7 @@ _FROM: Any = Annotated[
     Literal["counterpart", "positions"] | Recorded | None,
     Field(description="the counterpart's value; another condition's; as if two tokens had each other's position"),
 ]
-_FIELDS: Fields = {"from": (_FROM, None)}
+_FIELDS: Any = {"from": (_FROM, None)}
 Intervention: Any = create_model("Intervention", __base__=_Said, **_FIELDS)
 
 
