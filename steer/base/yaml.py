@@ -272,9 +272,9 @@ def _path(data: Any, loc: Loc) -> Loc:
     """The key of a fault in the file: pydantic's, without the names of the union members on the way."""
     path: Loc = ()
     for number, key in enumerate(loc):
-        held = dict(enumerate(data)) if isinstance(data, list) else data
-        if isinstance(held, dict) and key in held:
-            path, data = (*path, key), held[key]
+        inside = dict(enumerate(data)) if isinstance(data, list) else data
+        if isinstance(inside, dict) and key in inside:
+            path, data = (*path, key), inside[key]
         elif number == len(loc) - 1 and isinstance(data, dict):
             path = (*path, key)
     return path

@@ -156,8 +156,8 @@ class AuthorsAttention(Attention):
 
     def counted(self, batch: Batch, values: Reading, target: Tensor) -> Tensor:
         answer, counts = self.setting.target(batch, "answer"), self.setting.scoring.counts
-        asked = counts(answer) if self.measure.name == "attention-mass" else answer != self.setting.model.pad
-        return counts(target) & self.right.whole(batch, values, asked)
+        steps = counts(answer) if self.measure.name == "attention-mass" else answer != self.setting.model.pad
+        return counts(target) & self.right.whole(batch, values, steps)
 
     def rows(self, weights: Floats) -> list[Row]:
         rows = super().rows(weights)

@@ -113,9 +113,12 @@ class Represented(Sums):
         self.taken: dict[tuple[str, int], tuple[Floats, list[tuple[int, int]]]] = {}
 
     def add(self, batch: Batch, condition: str, values: Reading) -> None:
-        asked = self._asked(batch, values)
+        counted = self._counted(batch, values)
         points = [
-            (n, row, place, label) for n, row in enumerate(batch.rows) if asked[n] for place, label in self.places[row]
+            (n, row, place, label)
+            for n, row in enumerate(batch.rows)
+            if counted[n]
+            for place, label in self.places[row]
         ]
         if not points:
             return
@@ -129,7 +132,7 @@ class Represented(Sums):
     def conditions(self) -> list[str]:
         return list(dict.fromkeys(condition for condition, _ in self.taken))
 
-    def _asked(self, batch: Batch, values: Reading) -> list[bool]:
+    def _counted(self, batch: Batch, values: Reading) -> list[bool]:
         """The examples that count: all of them, or those that the authors' code looks at."""
         if self.right is None:
             return [True] * len(batch.rows)

@@ -94,7 +94,7 @@ def _object(path: Path) -> Json:
     try:
         found = json.loads(read_text(path, MOST_BYTES, CheckpointError))
     except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path}: is no JSON") from error
+        raise CheckpointError(f"{path}: is not JSON") from error
     if not isinstance(found, dict):
         raise CheckpointError(f"{path}: must be an object, not {type(found).__name__}")
     return found

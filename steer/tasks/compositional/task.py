@@ -102,8 +102,8 @@ class Compositional(TaskOf[Episode, Episodes]):
             raise SteerError(f"--swap exchanges the {INDEX}; give --change {variable} without it")
         arguments = example.question.arguments
         if not example.has_two_arguments or set(map(str.upper, named)) != set(map(str.upper, arguments)):
-            asked = " and ".join(arguments) if example.has_two_arguments else "only one argument"
-            raise SteerError(f"--swap {' '.join(named)}: the question has {asked}")
+            present = " and ".join(arguments) if example.has_two_arguments else "only one argument"
+            raise SteerError(f"--swap {' '.join(named)}: the question has {present}")
 
     def labelled(self, example: Episode, label: str, tokens: str) -> Sequence[tuple[Place, int]]:
         sequence = LABELS[label][tokens]

@@ -172,6 +172,6 @@ def _unpacked(place: str, cells: Iterable[tuple[str, Any]]) -> Any:
 def _put(made: Json, path: list[str], value: Any) -> None:
     *inner, last = path
     for key in inner:
-        held = made.setdefault(key, {})
-        made = held if isinstance(held, dict) else made
+        inside = made.setdefault(key, {})
+        made = inside if isinstance(inside, dict) else made
     made[last] = value
