@@ -77,7 +77,7 @@ class Answers(Counted):
         names = ("answer", "counterfactual") if against == "neither" else (against,)
         pad, end = self.setting.model.pad, self.setting.model.end
         matches = [exact_tokens(written, self.setting.target(batch, name), pad, end) for name in names]
-        hits = sum((right for right, _ in matches[1:]), start=matches[0][0])
+        hits = sum((right for right, _ in matches[1:]), start=matches[0][0]).clamp(max=1)  # one text may be both
         self._put(batch, condition, 1 - hits if against == "neither" else hits, matches[0][1])
 
     def _remember(self, batch: Batch, condition: str, written: Tensor) -> None:

@@ -16,7 +16,7 @@ from pydantic import ConfigDict
 from steer.base.json import Json
 
 Decoding: TypeAlias = Literal["forced", "greedy"]
-Unit: TypeAlias = Literal["share", "logit", "r2", "product", "ratio"]
+Unit: TypeAlias = Literal["share", "logit", "r2", "product", "ratio", "number"]
 # An end of a sweep's scale. "unchanged" is a chain's own: its ports rebuilt, nothing ablated before the first link.
 End: TypeAlias = Literal["", "nothing", "unchanged", "everything"]
 # What varies between conditions, and its value in one of them: ("scale", 2.0), ("k", 4), ("checkpoint", "seed1").
