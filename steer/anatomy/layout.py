@@ -266,9 +266,9 @@ def _computed(layout: Layout, node: Node) -> Flow:
 
 def touched(layout: Layout, edited: Iterable[Site], frozen: Iterable[Site] = ()) -> frozenset[Site]:
     """Every site whose value may differ from the clean run when some sites are edited and others are frozen."""
-    held = {carrier(site) for site in frozen}
-    start = {carrier(site) for site in edited} - held
-    moved, still = layout.as_bits(start), layout.as_bits(held)
+    fixed = {carrier(site) for site in frozen}
+    start = {carrier(site) for site in edited} - fixed
+    moved, still = layout.as_bits(start), layout.as_bits(fixed)
     for bit, inputs in layout.flow_of_bits:
         if moved & inputs and not still & bit:
             moved |= bit

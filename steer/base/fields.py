@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, Field
+
+Fields: TypeAlias = dict[str, tuple[Any, Any]]  # name -> type and default, as `create_model` takes them
 
 
 def listed(value: object) -> object:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import types
 import typing
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from pydantic import BaseModel
 
+Annotation: TypeAlias = Any  # of a field: a class, a union, a list of one
 Key = str | int
 Loc = tuple[Key, ...]  # the keys that lead to a value
 
@@ -38,7 +39,7 @@ def _plain(kind: Any) -> list[Any]:
     return [kind]
 
 
-def _fields(kind: Any) -> dict[str, Any]:
+def _fields(kind: Any) -> dict[str, Annotation]:
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return {name: info.annotation for name, info in kind.model_fields.items()}
     if is_dataclass(kind):

@@ -20,6 +20,7 @@ from yaml.constructor import SafeConstructor
 
 from steer.base.errors import ConfigError, Fault, dotted, nearest, unknown
 from steer.base.files import read_text
+from steer.base.json import Json
 from steer.base.keys import Key, Loc, keys_at
 from steer.base.yaml_nodes import compose
 
@@ -109,8 +110,8 @@ class _Reader:
             self.faults.append(Fault(self.at(node), loc, text))
             return None
 
-    def mapping(self, node: yaml.MappingNode, loc: Loc) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+    def mapping(self, node: yaml.MappingNode, loc: Loc) -> Json:
+        found: Json = {}
         for key_node, value_node in node.value:
             key = key_node.value if isinstance(key_node, yaml.ScalarNode) else None
             if key is None:
@@ -271,9 +272,9 @@ def _path(data: Any, loc: Loc) -> Loc:
     """The key of a fault in the file: pydantic's, without the names of the union members on the way."""
     path: Loc = ()
     for number, key in enumerate(loc):
-        held = dict(enumerate(data)) if isinstance(data, list) else data
-        if isinstance(held, dict) and key in held:
-            path, data = (*path, key), held[key]
+        inside = dict(enumerate(data)) if isinstance(data, list) else data
+        if isinstance(inside, dict) and key in inside:
+            path, data = (*path, key), inside[key]
         elif number == len(loc) - 1 and isinstance(data, dict):
             path = (*path, key)
     return path

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,7 +20,7 @@ from steer.commands.options import (
     OutOption,
     PromptOption,
 )
-from steer.commands.subjects import TaskOption
+from steer.commands.subjects import Given, TaskOption
 
 if TYPE_CHECKING:
     from steer.drawing.look import Look
@@ -55,13 +55,12 @@ def attend(
     if head is None and not everything:
         raise SteerError("which head? give --head dec-cross-1.5 or a role ('$output'), or --all for every head")
     look = look_of(formats or ())
-    chosen: dict[str, Any] = {"episode": episode, "checkpoint": checkpoint, "task": task}
-    chosen |= {"device": device, "dtype": dtype, "memory": memory}
+    given: Given = {"task": task, "device": device, "dtype": dtype, "memory": memory}
     use_one_thread()
     if everything:
-        patterns = looking.attend_all(prompt, heads=head or "*", **chosen)
+        patterns = looking.attend_all(prompt, heads=head or "*", episode=episode, checkpoint=checkpoint, **given)
     else:
-        patterns = [looking.attend(head or "", prompt, **chosen)]
+        patterns = [looking.attend(head or "", prompt, episode=episode, checkpoint=checkpoint, **given)]
     picture = _draw(patterns, everything, out or _folder(checkpoint, patterns[0].prompt), look)
     _show(patterns, everything, checkpoint, picture, json)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,7 +21,7 @@ from steer.commands.options import (
     PromptOption,
     QuietOption,
 )
-from steer.commands.subjects import TaskOption
+from steer.commands.subjects import Given, TaskOption
 
 if TYPE_CHECKING:
     from steer.drawing.look import Look
@@ -54,7 +54,7 @@ def attribute(
 
     if episodes <= FEW:
         use_one_thread()
-    given: dict[str, Any] = {"task": task, "device": device, "dtype": dtype, "memory": memory}
+    given: Given = {"task": task, "device": device, "dtype": dtype, "memory": memory}
     if head is None:
         if episode is not None or prompt is not None:
             raise SteerError("--episode and --prompt show one head's attention: give --head as well")
@@ -62,7 +62,7 @@ def attribute(
         folder = out or Path("results")
         run(everything, folder, device, dtype, memory, formats=formats, json=json, quiet=quiet)
         if episodes > 1 and not json:  # the mean over one episode is that episode
-            _both(checkpoint, episodes, given | {"out": folder}, quiet)
+            _both(checkpoint, episodes, folder, given, quiet)
         return
     from steer.experiments.folders import results_folder
     from steer.experiments.looking import attend, component
@@ -86,7 +86,7 @@ def _changes(checkpoint: str, task: Path | None, episodes: int) -> list[str]:
     return [ATTRIBUTION, *changes, *([] if task is None else [f"task={dumps(str(task.resolve()))}"])]
 
 
-def _both(checkpoint: str, episodes: int, given: dict[str, Any], quiet: bool) -> None:
+def _both(checkpoint: str, episodes: int, out: Path, given: Given, quiet: bool) -> None:
     """Attribution beside ablation: writing much is no proof of being needed."""
     from steer.commands.progress import bar
     from steer.drawing.tables import make_table, render
@@ -96,9 +96,9 @@ def _both(checkpoint: str, episodes: int, given: dict[str, Any], quiet: bool) ->
 
     with bar("ablating each", 1.0, quiet) as advance:
         left = needed(
-            checkpoint, episodes=min(episodes, FEWER), tell=lambda done: advance(done, "needed"), **given
+            checkpoint, episodes=min(episodes, FEWER), out=out, tell=lambda done: advance(done, "needed"), **given
         )  # fmt: skip
-    writes = find_writers(checkpoint, episodes=episodes, **given)
+    writes = find_writers(checkpoint, episodes=episodes, out=out, **given)
     clean = next(row for row in left.rows if row.end == "nothing" and row.position is None)
     titles = ("component", "writes (logit)", "95 % interval", "exact match without it", " 95 % interval")
     table = make_table(titles, both_columns(writes, left), titles[1::2])

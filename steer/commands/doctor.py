@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from steer.base.json import Json
 from steer.commands.options import DeviceOption, DtypeOption, JsonOption
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _json(report: Report) -> dict[str, object]:
+def _json(report: Report) -> Json:
     from dataclasses import asdict
 
     return {"checkpoint": report.name, "dtype": report.dtype, "ok": report.ok, "notes": list(report.notes)} | {

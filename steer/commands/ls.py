@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import typer
 
+from steer.base.json import Json
 from steer.commands.options import JsonOption
 
 
@@ -22,17 +21,26 @@ def ls(json: JsonOption = False) -> None:
     for kind, rows in listed.items():
         typer.echo(kind)
         for row in rows:
-            typer.echo(f"  {row['name']:34} {_line(row)}")
+            typer.echo(f"  {row['name']:34} {LINES[kind](row)}")
 
 
-def _line(row: dict[str, Any]) -> str:
-    if "cost" in row:
-        return "; ".join(filter(None, (row["description"], row["cost"], row["learns"])))
-    if "family" in row:
-        trained = f"{row['accuracy']:.1%} of its words, seed {row['seed']}"
-        return f"Hugging Face {row['family']}, {trained}: {row['description']}"
-    if "layers" not in row:
-        return str(row["description"])
+def _recipe(row: Json) -> str:
+    return str(row["description"])
+
+
+def _preset(row: Json) -> str:
+    return "; ".join(filter(None, (row["description"], row["cost"], row["learns"])))
+
+
+def _model(row: Json) -> str:
+    trained = f"{row['accuracy']:.1%} of its words, seed {row['seed']}"
+    return f"Hugging Face {row['family']}, {trained}: {row['description']}"
+
+
+def _checkpoint(row: Json) -> str:
     size = f"{row['layers'][0]}+{row['layers'][1]} layers, {row['heads']} heads, d_model {row['d_model']}"
     exact = "not evaluated" if row["exact_match"] is None else f"{row['exact_match']:.1%} exact"
     return f"{exact}, {size}, seed {row['seed']}: {row['description']}"
+
+
+LINES = {"recipes": _recipe, "checkpoints": _checkpoint, "models": _model, "presets": _preset}

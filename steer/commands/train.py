@@ -56,8 +56,9 @@ def train(
         kept = "--resume goes on from the last whole epoch"
         raise KeyboardInterrupt(*[kept] * (out / STATE).is_file()) from error
     last = made.record.history[-1]
-    exact = (made.record.accuracy or {})["exact_match"]
-    typer.echo(f"{out}: {last['presentations']:,} presentations, held-out exact match {exact:.1%}")
+    assert made.record.accuracy is not None
+    exact = f"held-out exact match {made.record.accuracy.exact_match:.1%}"
+    typer.echo(f"{out}: {last['presentations']:,} presentations, {exact}")
 
 
 @contextmanager

@@ -37,7 +37,8 @@ class Discovery:
 def capable() -> list[str]:
     """The shipped checkpoints that do the task."""
     names = checkpoint_names()
-    scores = {name: (read_record(CHECKPOINTS / name).accuracy or {}).get("exact_match", 0.0) for name in names}
+    measured = {name: read_record(CHECKPOINTS / name).accuracy for name in names}
+    scores = {name: one.exact_match if one else 0.0 for name, one in measured.items()}
     return [name for name in names if scores[name] >= CAPABLE]
 
 

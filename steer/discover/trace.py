@@ -46,14 +46,14 @@ def trace(
         question = Question(lab, (Site(head, port),), measure, reads, threshold)
         if question.scale().low <= 0:  # what this port reads makes no difference
             continue
-        asked: set[Site] = set()  # reset for each port: a node may carry different things to different ports
+        done: set[Site] = set()  # reset for each port: a node may carry different things to different ports
         queue = [(1.0, question.chain)]
         while queue:
             queue.sort(key=lambda entry: -entry[0])  # each port is reached along the strongest chain that leads to it
             _, chain = queue.pop(0)
-            if chain[0] in asked:
+            if chain[0] in done:
                 continue
-            asked.add(chain[0])
+            done.add(chain[0])
             tell(f"{head} <- {chain[0]}")
             edges, groups = question.about(chain).answer()
             found.edges += edges.values()

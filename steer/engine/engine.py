@@ -38,7 +38,7 @@ class Engine:
 
     @classmethod
     def within(cls, model: Model, memory: int) -> Engine:
-        """One that takes so much in all; a quarter of it for clean activations."""
+        """One that takes this much memory in all, a quarter of it for clean activations."""
         return cls(model, memory // 4, memory)
 
     def batches(self, examples: Sequence[Any], size: int | None = None, in_order: bool = False) -> list[Batch]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from steer.base.errors import SteerError
+from steer.base.json import Json
 from steer.base.shipped import DEFAULT
 from steer.experiments.api import run
 from steer.experiments.given import CheckpointLike, name_of, recipe_from_keys
@@ -46,7 +46,7 @@ def align_recipe(
     """The recipe, checked."""
     needed = {} if task is not None else dict(TASKS[task_of(checkpoint)].needed.keys)
     trained = {} if task is not None else {"split": TASKS[task_of(checkpoint)].splits[0]}
-    keys: dict[str, Any] = {
+    keys: Json = {
         "kind": "align", "checkpoint": checkpoint, "variable": variable, "k": list(k) or list(SIZES), "epochs": epochs,
         "sets": [{"name": ", ".join(sites), "sites": list(sites)}], "episodes": {"count": episodes, **needed},
         "train": {"count": train, **trained, **needed}, "measures": MEASURES, "figure": "dose",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steer.base.errors import ConfigError, SteerError
+from steer.base.json import Json
 from steer.base.memory import parse_memory
 from steer.base.shipped import DEFAULT_TASK
 from steer.drawing.look import look_of
@@ -24,7 +25,6 @@ from steer.experiments.given import (
     subject_for,
 )
 from steer.recipe.load import Loaded, gather, load_recipe
-from steer.results.provenance import Json
 from steer.results.result import Result
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def run_many(
 def plan(recipe: RecipeLike, checkpoint: str | Path | None = None, *, changes: Changes = ()) -> Planned:
     """The dry run: which forward passes a recipe means, what each edits and reads."""
     from steer.engine.schedule import make_schedule
-    from steer.engine.text import Planned, describe_plan
+    from steer.engine.text import planned
     from steer.models.families import steps_of
 
     loaded = recipe_of(recipe, changes, _named(recipe, checkpoint))
@@ -135,7 +135,7 @@ def plan(recipe: RecipeLike, checkpoint: str | Path | None = None, *, changes: C
     lowered = loaded.lower(names)
     schedule = make_schedule(lowered.plan, names.layout, steps_of(loaded.recipe.checkpoint))
     unmoved = [(where, number, loaded.recipe.measures[number].name) for where, number in sorted(lowered.unmoved)]
-    return Planned(describe_plan(loaded.name, schedule), tuple(unmoved))
+    return planned(loaded.name, schedule, tuple(unmoved))
 
 
 def validate(*recipes: RecipeLike) -> tuple[str, ...]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from steer.base.errors import SteerError
+from steer.base.json import Json
 from steer.experiments.api import build_recipe, run
 from steer.models.families import load_subject, tokenizer_of
 from steer.results.rows import Row, find
@@ -32,7 +32,7 @@ class Checked:
     def is_weak(self) -> bool:
         return self.exact is not None and self.exact.value < WEAK
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         rows = {name: row and asdict(row) for name, row in (("exact_match", self.exact), ("first_token", self.first))}
         found = {"file": self.file, "checkpoint": self.checkpoint, **asdict(self.facts), **rows}
         return found | ({"unanswered": self.unanswered} if self.unanswered else {})

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, TypeAlias
 
 from steer.base.errors import Fault, SteerError
 from steer.base.log import LOG
@@ -29,6 +29,7 @@ TRIES = 2  # workers of a local cluster that may be lost over one part
 PATIENCE = 60.0  # seconds to wait for a scheduler that has gone to come back
 LOST = "the worker that ran it was ended from outside, {} times over (is memory short?)"
 Say = Callable[[str], None]
+Future: TypeAlias = Any  # Dask's, whose types are not read
 
 
 @dataclass(frozen=True)
@@ -43,10 +44,10 @@ class Doing:
 
     order: Order
     since: float = field(default_factory=time.perf_counter)
-    futures: dict[str, Any] = field(default_factory=dict)  # by key
+    futures: dict[str, Future] = field(default_factory=dict)  # by key
     stages: dict[str, str] = field(default_factory=dict)  # of each future, what is done
     begun: Begun | None = None
-    parcel: Any = None  # the future of its model's files, where they must be sent
+    parcel: Future = None  # the future of its model's files, where they must be sent
     parts: int = 0
     done: int = 0
 

@@ -35,12 +35,12 @@ def examples_of(recipe: Recipe, subject: Subject, plan: Plan | None = None) -> S
     with keyed("episodes"):
         found = subject.task.examples(recipe.episodes, subject.data_seed, recipe.changed_variable)
         check_lengths(found, subject)
-    asked = any(measure.foresees for measure in recipe.measures)
+    needs_answer = any(measure.foresees for measure in recipe.measures)
     missing = missing_place(plan, subject.model.layout) if plan is not None else lambda example: ""
-    episodes, warning = usable(recipe, found, asked, missing)
+    episodes, warning = usable(recipe, found, needs_answer, missing)
     recipe.check_examples(episodes)
     others = [other for other in recipe.counterparts(episodes) if other is not None]
-    predicted = recipe.counterfactual(episodes) if asked else ()
+    predicted = recipe.counterfactual(episodes) if needs_answer else ()
     reference = reference_episodes(recipe, subject)
     if recipe.into_counterpart:  # the same answer is right, the same tokens are fed in; only the prompts change places
         turned = [other.answering(episode.answer) for episode, other in zip(episodes, others, strict=True)]
@@ -69,15 +69,15 @@ def check_lengths(episodes: Sequence[Example], subject: Subject) -> None:
 
 
 def usable(
-    recipe: Recipe, episodes: Sequence[Example], asked: bool, missing: Callable[[Example], str]
+    recipe: Recipe, episodes: Sequence[Example], needs_answer: bool, missing: Callable[[Example], str]
 ) -> tuple[Sequence[Example], str]:
     """The episodes with the places that are edited, and a counterpart that can lend its values; how many have not.
 
-    `asked`: its answer is needed, too.
+    `needs_answer`: its answer is needed, too.
     """
     others = recipe.counterparts(episodes) or list(episodes)
     pairs = list(zip(episodes, others, strict=True))
-    reasons = [missing(one) or _unfit(one, other, recipe.changed_variable, asked) for one, other in pairs]
+    reasons = [missing(one) or _unfit(one, other, recipe.changed_variable, needs_answer) for one, other in pairs]
     counts = Counter(filter(None, reasons))
     if not counts:
         return episodes, ""
@@ -95,13 +95,13 @@ def usable(
     return kept, f"{sum(counts.values())} of {len(episodes)} examples left out: {left_out}"
 
 
-def _unfit(episode: Example, other: Example | None, variable: str | None, asked: bool) -> str:
+def _unfit(episode: Example, other: Example | None, variable: str | None, needs_answer: bool) -> str:
     """A site takes its counterpart's value place by place, so both prompts must have as many."""
     if other is None:
         return f"without a counterpart {variable!r}"
     if len(other.prompt) != len(episode.prompt):
         return f"with a counterpart {variable!r} of another length"
-    return f"with a counterpart {variable!r} whose answer is not known" if asked and not other.answer else ""
+    return f"with a counterpart {variable!r} whose answer is not known" if needs_answer and not other.answer else ""
 
 
 def reference_episodes(recipe: Recipe, subject: Subject) -> Sequence[Example]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pydantic import TypeAdapter
 
 from steer.base.errors import SteerError, unknown
 from steer.base.files import read_file
@@ -39,29 +42,31 @@ def import_weights(
         "answer_embedding": answer_embedding, "unembedding": unembedding, "vocabulary": vocabulary,
     }  # fmt: skip
     if file.suffix == SAFE:
-        options = _options(needed, max_length, answer_vocabulary=answer_vocabulary, task=task or DEFAULT_TASK)
+        more = {"max_length": max_length, "answer_vocabulary": answer_vocabulary}
+        options = _options(needed, task or DEFAULT_TASK, **more)
     else:
         _refuse_options(needed | {"answer_vocabulary": answer_vocabulary, "task": task})
         options = None
     return _write(file, out, options, max_length)
 
 
-def _options(needed: dict[str, Any], max_length: int, **more: Any) -> StateDictOptions:
+def _options(needed: Mapping[str, object], task: str, **more: object) -> StateDictOptions:
     """What a state dict does not say, all of it; else what is missing."""
     from steer.models.importing.state_dict import StateDictOptions
 
-    TASKS[more["task"]]  # an unknown one is named with its neighbours
+    TASKS[task]  # an unknown one is named with its neighbours
     missing = [_option(name) for name, value in needed.items() if value is None]
     if missing:
         raise SteerError(f"a state dict does not say everything: give {', '.join(missing)}")
-    if not needed.pop("norm_first"):
+    if not needed["norm_first"]:
         raise SteerError(POST_NORM)
     if needed["activation"] not in ACTIVATIONS:
-        raise SteerError(f"--activation: {unknown('activation', needed['activation'], ACTIVATIONS)}")
-    return StateDictOptions(max_length=max_length, **needed, **more)
+        raise SteerError(f"--activation: {unknown('activation', str(needed['activation']), ACTIVATIONS)}")
+    stated = {name: value for name, value in needed.items() if name != "norm_first"}
+    return TypeAdapter(StateDictOptions).validate_python({**stated, "task": task, **more})
 
 
-def _refuse_options(given: dict[str, Any]) -> None:
+def _refuse_options(given: Mapping[str, object]) -> None:
     said = [_option(name) for name, value in given.items() if value is not None]
     if said:
         raise SteerError(

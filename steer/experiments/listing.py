@@ -9,6 +9,7 @@ from pathlib import Path
 
 from steer.base.errors import SteerError, unknown
 from steer.base.files import write_atomically
+from steer.base.json import Json
 from steer.base.shipped import (
     ABOUT,
     CONFIG,
@@ -24,7 +25,6 @@ from steer.base.shipped import (
 from steer.base.yaml import read
 from steer.experiments.given import check_split
 from steer.models.record import read_record
-from steer.results.provenance import Json
 from steer.tasks import TASKS
 from steer.tasks.task import Example
 

@@ -108,7 +108,7 @@ def needed(
     )  # fmt: skip
 
 
-def _about(episodes: int, task: Path | str | None) -> dict[str, object]:
+def _about(episodes: int, task: Path | str | None) -> dict[str, int | str]:
     brought = {} if task is None else {"task": str(Path(task).resolve())}
     return {"episodes.count": checked_count(episodes), **brought}
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from steer.base.errors import ConfigError, Fault, SteerError
 from steer.base.files import check_folder, is_there
+from steer.base.json import Json
 from steer.base.log import BUG, LOG, is_debugging, traceback_of
 from steer.base.memory import MEMORY
 from steer.drawing.look import PLAIN, Look
@@ -18,7 +19,7 @@ from steer.experiments.processes import TRIES, in_processes
 from steer.recipe.load import Loaded, gather, load_recipe
 from steer.recipe.schema import Recipe
 from steer.results.files import saved_result, to_json, write_result
-from steer.results.provenance import Json, Provenance
+from steer.results.provenance import Provenance
 from steer.results.result import Result
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from steer.base.errors import SteerError
 from steer.base.files import is_there, write_atomically
+from steer.base.json import Json
 from steer.base.yaml import Document, check, read
 from steer.recipe.load import load_recipe
 from steer.results import circuit as circuits
 from steer.results.circuit import CIRCUIT, Circuit, circuit_text, load_circuit
 from steer.results.files import FORMAT, RESULT, ROWS, format_of, from_json, read_json, rewrite_result
-from steer.results.provenance import Json
 from steer.results.version1 import CHANGES, CIRCUIT_CHANGES, circuit_from_1, result_from_1
 
 

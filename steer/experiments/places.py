@@ -19,9 +19,9 @@ class Spread:
     """How many places the sequences of a model have in some examples."""
 
     def __init__(self, examples: Sequence[Example], layout: Layout) -> None:
-        said = [len(example.answer) + 1 for example in examples]  # the start, and what was said before each step
-        asked = [len(example.prompt) for example in examples]
-        counts = {layout.answer: said} | {layout.prompt: asked}  # one sequence for both has the prompt's places
+        answers = [len(example.answer) + 1 for example in examples]  # the start, and what was said before each step
+        prompts = [len(example.prompt) for example in examples]
+        counts = {layout.answer: answers} | {layout.prompt: prompts}  # one sequence for both has the prompt's places
         self.shortest = {sequence: min(lengths) for sequence, lengths in counts.items()}
         self.longest = {sequence: max(lengths) for sequence, lengths in counts.items()}
         self.layout = layout

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from steer.anatomy.nodes import Node, Site, parse_node, parse_site
+from steer.base.json import Json
 from steer.results.circuit import Circuit
 
 Renamed = Mapping[Node, Node]  # old name of a head -> new name
@@ -37,7 +38,7 @@ def _renamed(text: str, renamed: Renamed) -> str:
     return text if node is None else str(Site(node, site.port))
 
 
-def _in_order(members: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _in_order(members: list[Json]) -> list[Json]:
     """Members of a block stand side by side, and stay there."""
     blocks = list(dict.fromkeys(member["block"] for member in members))
     return sorted(members, key=lambda member: (blocks.index(member["block"]), parse_node(member["node"]).head or 0))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from steer.base.errors import SteerError, unknown
+from steer.base.json import Json
 from steer.base.shipped import recipe_names
 from steer.base.shown import Card, Shown
 from steer.drawing.look import KINDS, Look, look_of
@@ -19,7 +20,6 @@ from steer.results.compare import Comparison, compare_results
 from steer.results.details import Pattern
 from steer.results.files import RESULT, read_result
 from steer.results.listing import Listed, changes_against, list_folder
-from steer.results.provenance import Json
 from steer.results.result import Result
 
 Drawable: TypeAlias = Result | Circuit | Pattern | Path | str

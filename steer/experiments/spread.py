@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from steer.base.errors import SteerError
 from steer.drawing.look import PLAIN, Look
@@ -42,13 +42,13 @@ def _finished(
     loaded: Mapping[Path, Loaded], job: Job, tell: Advance, cluster: Cluster
 ) -> Iterator[tuple[Path, Finished]]:
     """What came of each recipe; of a sweep, of all its points as one."""
-    how: dict[str, Any] = {"device": job.device, "dtype": job.dtype, "memory": job.memory}
+    ordered = partial(order_of, device=job.device, dtype=job.dtype, memory=job.memory)
     known = {path: frozenset() if job.force else hashes(job.out.glob(f"{one.name}-*")) for path, one in loaded.items()}
-    sweeps = {path: Sweep(one, [order_of(point, **how) for _, point in one.points]) for path, one in loaded.items()}
+    sweeps = {path: Sweep(one, [ordered(point) for _, point in one.points]) for path, one in loaded.items()}
     sweeps = {path: sweep for path, sweep in sweeps.items() if sweep.orders}
     yield from _looked_at(sweeps, known, cluster)
     orders: dict[tuple[Path, int], Order] = {
-        (path, 0): order_of(one, **how, known=known[path]) for path, one in loaded.items() if not one.points
+        (path, 0): ordered(one, known=known[path]) for path, one in loaded.items() if not one.points
     }
     orders |= {(path, number): order for path, sweep in sweeps.items() for number, order in enumerate(sweep.orders)}
     for (path, number), found in run_orders(orders, cluster, tell):

@@ -89,6 +89,6 @@ def _evaluated(trainer: Trainer, out: Path) -> Checkpoint:
 
     trained = Checkpoint(trainer.model, trainer.record(), out.name)
     result = accuracy(trained, trained.task.split(trained.task.splits[-1], trained.record.data_seed))
-    record = trained.record.model_copy(update={"accuracy": result.to_json()})
+    record = trained.record.model_copy(update={"accuracy": result})
     save_checkpoint(out, trainer.model, record)
     return Checkpoint(trainer.model, record, out.name)

@@ -76,9 +76,9 @@ class Answers(Counted):
         self._remember(batch, condition, written)
         names = ("answer", "counterfactual") if against == "neither" else (against,)
         pad, end = self.setting.model.pad, self.setting.model.end
-        held = [exact_tokens(written, self.setting.target(batch, name), pad, end) for name in names]
-        hits = sum((right for right, _ in held[1:]), start=held[0][0])
-        self._put(batch, condition, 1 - hits if against == "neither" else hits, held[0][1])
+        matches = [exact_tokens(written, self.setting.target(batch, name), pad, end) for name in names]
+        hits = sum((right for right, _ in matches[1:]), start=matches[0][0]).clamp(max=1)  # one text may be both
+        self._put(batch, condition, 1 - hits if against == "neither" else hits, matches[0][1])
 
     def _remember(self, batch: Batch, condition: str, written: Tensor) -> None:
         """The first few answers, to be read; once, where several measures are of the same answers."""

@@ -10,7 +10,7 @@ right are counted. Of the mass there is then also its ratio to the clean run's, 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 from typing_extensions import Self
@@ -19,7 +19,7 @@ from steer.anatomy.keyed import KeyedNames
 from steer.anatomy.named import Heads
 from steer.anatomy.nodes import Node, Site
 from steer.base.errors import Key, KeyedError
-from steer.base.fields import one_of, refined
+from steer.base.fields import Fields, one_of, refined
 from steer.measures.measure import Measure, Reads, Sums, crossing_heads, pattern_reads, rows_of
 from steer.measures.right import AUTHORS, PAPER, Definition, RightSteps, by_definition
 from steer.measures.setting import Counted, Setting
@@ -50,7 +50,7 @@ class AttentionMeasure(Measure):
     definition: Definition = PAPER
 
     @classmethod
-    def task_fields(cls, task: Task) -> dict[str, Any]:
+    def task_fields(cls, task: Task) -> Fields:
         return {
             "against": refined(cls, "against", words=vars(task.words)),
             "span": refined(cls, "span", one_of(task.span_names) | None),
@@ -156,8 +156,8 @@ class AuthorsAttention(Attention):
 
     def counted(self, batch: Batch, values: Reading, target: Tensor) -> Tensor:
         answer, counts = self.setting.target(batch, "answer"), self.setting.scoring.counts
-        asked = counts(answer) if self.measure.name == "attention-mass" else answer != self.setting.model.pad
-        return counts(target) & self.right.whole(batch, values, asked)
+        steps = counts(answer) if self.measure.name == "attention-mass" else answer != self.setting.model.pad
+        return counts(target) & self.right.whole(batch, values, steps)
 
     def rows(self, weights: Floats) -> list[Row]:
         rows = super().rows(weights)

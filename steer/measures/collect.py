@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from steer.anatomy.nodes import Site
-from steer.base.errors import keyed
+from steer.base.errors import SteerError, keyed
 from steer.measures.arrived import Arrived, Change
 from steer.measures.measure import Gathered, Sums
 from steer.measures.setting import Setting
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from steer.models.protocol import Batch, Reading
+
+SLACK = 1e-3  # sums in float32 or bfloat16 may pass an end
 
 
 class Collectors:
@@ -65,6 +67,7 @@ class Collectors:
 
     def _finished(self, row: Row, number: int) -> Row:
         """The row with what only the whole experiment knows: its condition's place on the scale, and warnings."""
+        check_unit(row)
         mark = self.marks.get(row.condition, Mark())
         nothing = any(name.startswith("scale") and value == 0 for name, value in mark.levels)  # a dose of zero
         of = row.of if self.setting.measures[number].apart else ""
@@ -79,6 +82,12 @@ class Collectors:
 
     def details(self) -> list[Detail]:
         return [detail for sums in self.each for detail in sums.details()]
+
+
+def check_unit(row: Row) -> None:
+    """Shares are printed in percent: a measure of anything else must say so, or 12.7 would be shown as 1270 %."""
+    if row.unit == "share" and (row.value < -SLACK or row.value > 1 + SLACK):
+        raise SteerError(f"{row.measure}: {row.value:.4g} is not a share: its rows must say their unit")
 
 
 def _sums(setting: Setting, number: int) -> Sums:

@@ -14,6 +14,7 @@ from steer.anatomy.keyed import KeyedNames
 from steer.anatomy.layout import Layout
 from steer.anatomy.nodes import Node, Site
 from steer.base.errors import Key
+from steer.base.fields import Fields
 from steer.base.yaml import Strict
 from steer.tasks.task import Task
 
@@ -96,7 +97,7 @@ class Measure(Strict):
         return ""
 
     @classmethod
-    def task_fields(cls, task: Task) -> dict[str, Any]:
+    def task_fields(cls, task: Task) -> Fields:
         """Keys whose choices or words are the task's, as `create_model` takes them."""
         return {}
 

@@ -25,7 +25,7 @@ from steer.anatomy.layout import Layout
 from steer.anatomy.named import OneSite
 from steer.anatomy.nodes import BETWEEN_TOKENS, Site
 from steer.base.errors import Key, KeyedError
-from steer.base.fields import one_of
+from steer.base.fields import Fields, one_of
 from steer.measures.measure import Measure, Reads, Sums
 from steer.measures.right import PAPER, Definition, RightSteps, by_definition
 from steer.measures.setting import Setting
@@ -56,7 +56,7 @@ class RSquaredMeasure(Measure):
     definition: Definition = PAPER
 
     @classmethod
-    def task_fields(cls, task: Task) -> dict[str, Any]:
+    def task_fields(cls, task: Task) -> Fields:
         tokens = dict.fromkeys(word for words in task.labels.values() for word in words)
         described: Any = Annotated[one_of(tokens), Field(description=task.labels_text)]
         return {"label": (one_of(task.labels), ...), "tokens": (described, ...)}
@@ -113,9 +113,12 @@ class Represented(Sums):
         self.taken: dict[tuple[str, int], tuple[Floats, list[tuple[int, int]]]] = {}
 
     def add(self, batch: Batch, condition: str, values: Reading) -> None:
-        asked = self._asked(batch, values)
+        counted = self._counted(batch, values)
         points = [
-            (n, row, place, label) for n, row in enumerate(batch.rows) if asked[n] for place, label in self.places[row]
+            (n, row, place, label)
+            for n, row in enumerate(batch.rows)
+            if counted[n]
+            for place, label in self.places[row]
         ]
         if not points:
             return
@@ -129,7 +132,7 @@ class Represented(Sums):
     def conditions(self) -> list[str]:
         return list(dict.fromkeys(condition for condition, _ in self.taken))
 
-    def _asked(self, batch: Batch, values: Reading) -> list[bool]:
+    def _counted(self, batch: Batch, values: Reading) -> list[bool]:
         """The examples that count: all of them, or those that the authors' code looks at."""
         if self.right is None:
             return [True] * len(batch.rows)

@@ -68,14 +68,14 @@ class Checkpoint(Shown):
         self.names = names or make_names(record, circuit, Path(name))
 
     def card(self) -> Card:
-        config, accuracy = self.record.config, (self.record.accuracy or {}).get("exact_match")
+        config, accuracy = self.record.config, self.record.accuracy
         size = f"{config.encoder_layers}+{config.decoder_layers} layers, {config.heads} heads, d_model {config.d_model}"
         pairs = [
             ("about", self.record.description),
             ("task", self.task.name),
             ("weights", self.record.weights_sha256[:12]),
         ]
-        pairs += [] if accuracy is None else [("held-out exact match", f"{accuracy:.1%}")]
+        pairs += [] if accuracy is None else [("held-out exact match", f"{accuracy.exact_match:.1%}")]
         roles = self.circuit.roles if self.circuit else {}
         pairs += [(f"${role}", ", ".join(heads)) for role, heads in roles.items()]
         return Card(f"checkpoint {self.name}: {size}", pairs)

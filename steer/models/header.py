@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from steer.base.errors import CheckpointError
+from steer.base.json import Json
 
 MAX_BYTES = 10_000_000
 DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}  # others go by their own name
@@ -23,5 +24,5 @@ def read_header(file: BinaryIO, place: str) -> tuple[dict[str, str], int]:
         raise CheckpointError(f"{place}: cannot be read as safetensors (it does not begin with a header)") from error
 
 
-def _describe(entry: dict[str, Any]) -> str:
+def _describe(entry: Json) -> str:
     return f"{DTYPES.get(entry['dtype'], entry['dtype'])}{[int(size) for size in entry['shape']]}"

@@ -10,13 +10,16 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from typing_extensions import TypedDict
 
 from steer.base.errors import CheckpointError, Fault, SteerError, dotted, unknown
 from steer.base.files import read_text
+from steer.base.json import Json
 from steer.base.shipped import DEFAULT_TASK, RECORD
 from steer.base.version import __version__
 from steer.models.plain.config import ModelConfig
 from steer.models.plain.layout import plain_layout
+from steer.results.evaluation import Accuracy
 from steer.tasks import TASKS
 
 MAX_BYTES = 20_000_000
@@ -41,7 +44,23 @@ class Imported(BaseModel):
     size: Annotated[int, Field(ge=0)]  # bytes
     blob: Annotated[str, Field(pattern="^[0-9a-f]{40}$")]  # as `git hash-object FILE` says it
     known_as: str = ""  # the published file with this blob; empty if none is known
-    told: dict[str, Any] = {}  # what the file states about its training, or what the user stated
+    told: Json = {}  # what the file states about its training, or what the user stated
+
+
+class Epoch(TypedDict, total=False):
+    """One epoch of training. Older files name the run that an epoch was part of, and count no steps."""
+
+    __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
+
+    run: str
+    stage: str
+    epoch: int  # within the stage
+    steps: int  # in all
+    presentations: int
+    loss: float
+    train_exact: float
+    validation_exact: float
+    seconds: float
 
 
 class Record(BaseModel):
@@ -55,9 +74,9 @@ class Record(BaseModel):
     task: str = DEFAULT_TASK
     vocabulary: tuple[str, ...] = ()  # a token's id is its place; the task's own tokens unless given
     seed: int
-    protocol: dict[str, Any]  # as resolved, so that a run can be repeated from its checkpoint
-    history: list[dict[str, Any]]  # one entry for each epoch
-    accuracy: dict[str, Any] | None = None  # exact match on the held-out episodes
+    protocol: Json  # as resolved, so that a run can be repeated from its checkpoint
+    history: list[Epoch]  # one entry for each epoch
+    accuracy: Accuracy | None = None  # exact match on the held-out episodes
     weights_sha256: Annotated[str, Field(pattern="^([0-9a-f]{64})?$")] = ""
     version: str = __version__
     renumbered: Renumbered | None = None
@@ -72,12 +91,12 @@ class Record(BaseModel):
         """A note for readers of head numbers; empty if they are as trained."""
         return "" if self.renumbered is None else f"heads renumbered like {self.renumbered.like}"
 
-    def summary(self, name: str) -> dict[str, Any]:
+    def summary(self, name: str) -> Json:
         """What `steer ls` lists, as JSON."""
         config = self.config
         return {
             "name": name,
-            "exact_match": (self.accuracy or {}).get("exact_match"),
+            "exact_match": self.accuracy and self.accuracy.exact_match,
             "layers": [config.encoder_layers, config.decoder_layers],
             "heads": config.heads,
             "d_model": config.d_model,

@@ -53,8 +53,8 @@ def reproduce(
     if changes:  # a value that no recipe takes
         load_recipe(str(compared.recipes()[0]), *changes, task=loaded.task)
     more = [] if against == PAPER else [against]
-    asked = [re.sub(r"[^\w.-]+", "-", change.removeprefix(QUESTIONS)).strip("-") for change in changes]
-    folder = Path(out) if out is not None else results_folder("reproduce", name_of(checkpoint), *more, *asked)
+    words = [re.sub(r"[^\w.-]+", "-", change.removeprefix(QUESTIONS)).strip("-") for change in changes]
+    folder = Path(out) if out is not None else results_folder("reproduce", name_of(checkpoint), *more, *words)
     make_folder(folder)
     try:
         with opened(workers, on, say) as cluster:

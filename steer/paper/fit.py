@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel
 
@@ -23,11 +23,11 @@ Spec = TypeVar("Spec", bound=BaseModel)
 def fit(loaded: Loaded, checkpoint: Checkpoint, episodes: int | None = None) -> tuple[Loaded, tuple[str, ...]]:
     """The recipe fitted to this checkpoint and checked; and why parts of it were left out."""
     fitted, lost = without_missing_roles(loaded, checkpoint.names)
-    changes: dict[str, Any] = {"checkpoint": checkpoint.name}
+    wanted = fitted.recipe.episodes
     if episodes is not None:
-        wanted = fitted.recipe.episodes
-        changes["episodes"] = wanted.model_copy(update={"count": min(episodes, wanted.count)})
-    fitted = replace(fitted, recipe=fitted.recipe.model_copy(update=changes))
+        wanted = wanted.model_copy(update={"count": min(episodes, wanted.count)})
+    recipe = fitted.recipe.model_copy(update={"checkpoint": checkpoint.name, "episodes": wanted})
+    fitted = replace(fitted, recipe=recipe)
     fitted.lower(checkpoint.names)
     return fitted, lost
 
@@ -45,13 +45,16 @@ def without_missing_roles(loaded: Loaded, names: Names) -> tuple[Loaded, tuple[s
             return False
         return True
 
-    measures = [_measure(measure, there) for measure in recipe.measures]
-    changes: dict[str, Any] = {"measures": tuple(measure for measure in measures if measure is not None)}
+    measures = tuple(kept for measure in recipe.measures if (kept := _measure(measure, there)) is not None)
+    is_left = bool(measures)
+    recipe = recipe.model_copy(update={"measures": measures})
     if isinstance(recipe, Compare):
-        changes["conditions"] = tuple(condition for condition in recipe.conditions if _played(condition, there))
-    if not changes["measures"] or changes.get("conditions") == ():
+        conditions = tuple(condition for condition in recipe.conditions if _played(condition, there))
+        is_left = is_left and bool(conditions)
+        recipe = recipe.model_copy(update={"conditions": conditions})
+    if not is_left:
         raise SteerError(*dict.fromkeys(lost))
-    return replace(loaded, recipe=recipe.model_copy(update=changes)), tuple(dict.fromkeys(lost))
+    return replace(loaded, recipe=recipe), tuple(dict.fromkeys(lost))
 
 
 def _played(condition: Condition, there: Callable[[str], bool]) -> bool:
@@ -62,11 +65,11 @@ def _played(condition: Condition, there: Callable[[str], bool]) -> bool:
 
 def _measure(measure: Spec, there: Callable[[str], bool]) -> Spec | None:
     """The measure without names that the checkpoint lacks; None if nothing is left."""
-    changes: dict[str, Any] = {}
+    left: dict[str, str | tuple[str, ...]] = {}
     for key in named_keys(type(measure)):
         names = getattr(measure, key)
         kept = [name for name in ([names] if isinstance(names, str) else names) if there(name)]
         if not kept:
             return None
-        changes[key] = names if isinstance(names, str) else tuple(kept)
-    return measure.model_copy(update=changes)
+        left[key] = names if isinstance(names, str) else tuple(kept)
+    return measure.model_copy(update=left)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from steer.base.errors import SteerError
 from steer.base.files import write_atomically
+from steer.base.json import Json
 from steer.base.shipped import RECIPES
 from steer.base.shown import Card, Shown
 from steer.drawing.page import write_page
@@ -27,7 +28,6 @@ from steer.paper.page import CIRCUIT_SECTION, page_of
 from steer.paper.verdicts import FULL, QUICK, Roles, Verdict, tally
 from steer.recipe.load import Loaded, load_recipe
 from steer.results.circuit import Circuit, write_circuit
-from steer.results.provenance import Json
 from steer.results.result import Result
 
 if TYPE_CHECKING:

@@ -100,7 +100,7 @@ _FROM: Any = Annotated[
     Literal["counterpart", "positions"] | Recorded | None,
     Field(description="the counterpart's value; another condition's; as if two tokens had each other's position"),
 ]
-_FIELDS: dict[str, Any] = {"from": (_FROM, None)}
+_FIELDS: Any = {"from": (_FROM, None)}
 Intervention: Any = create_model("Intervention", __base__=_Said, **_FIELDS)
 
 

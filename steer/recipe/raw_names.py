@@ -12,6 +12,7 @@ from steer.anatomy.keyed import KeyedNames
 from steer.anatomy.named import Naming, naming
 from steer.anatomy.names import Names
 from steer.base.errors import Key
+from steer.base.json import Json
 
 
 def name_faults(data: Any, model: Names, kinds: Any) -> list[tuple[Key, str]]:
@@ -37,13 +38,13 @@ def _check(names: KeyedNames, kind: Any, data: Any, key: Key) -> None:
                 _check(names, field.annotation, value, (*key, name))
 
 
-def _fields(kind: Any, data: dict[str, Any]) -> dict[str, FieldInfo]:
+def _fields(kind: Any, data: Json) -> dict[str, FieldInfo]:
     """The fields of all classes in a type. Those of the class that the data names, if it names one, win."""
     classes = sorted(_classes(kind), key=lambda one: _is_named(one, data))
     return {name: field for one in classes for name, field in one.model_fields.items()}
 
 
-def _is_named(spec: type[BaseModel], data: dict[str, Any]) -> bool:
+def _is_named(spec: type[BaseModel], data: Json) -> bool:
     """Does the data name this class, by its `kind` or `name`?"""
     fields = {key: spec.model_fields[key] for key in ("kind", "name") if key in spec.model_fields}
     return any(data.get(key) in get_args(field.annotation) for key, field in fields.items())

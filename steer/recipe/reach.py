@@ -31,8 +31,8 @@ class Reach:
 
     def arrives(self, site: Site, goal: frozenset[Site] | None = None) -> bool:
         """Can an edit there change anything that is measured or saved? (Frozen and edited at once: `check_freeze`.)"""
-        held = [other for other in self.frozen if carrier(other) != carrier(site)]
-        return not (goal or self.read).isdisjoint(touched(self.layout, [site], held))
+        others = [other for other in self.frozen if carrier(other) != carrier(site)]
+        return not (goal or self.read).isdisjoint(touched(self.layout, [site], others))
 
     def sites(self, key: Key, named: Sequence[Site], read: Iterable[Site] | None = None) -> list[Site]:
         """The named sites whose edit can arrive. A plain name that cannot is a fault, a glob means the rest."""
@@ -58,19 +58,19 @@ class Reach:
         if goal.isdisjoint(touched(self.layout, [site])):
             self.names.fault(key, f"{site} comes after all that is measured: an edit there changes no number", site)
         else:
-            held = ", ".join(map(str, self.frozen))
-            self.names.fault(("freeze",), f"with {held} frozen, nothing from {site} arrives at what is measured")
+            sites = ", ".join(map(str, self.frozen))
+            self.names.fault(("freeze",), f"with {sites} frozen, nothing from {site} arrives at what is measured")
 
     def check_direct(self, sources: Sequence[Node], targets: Sequence[Site]) -> None:
         """Note a fault for direct paths through a frozen point of the stream: they cannot be patched."""
-        for held in self.frozen:
+        for site in self.frozen:
             for target in targets:
                 between = [
-                    n for n in sources if held in touched(self.layout, [self.layout.write(n)]) and self._is_stream(held)
+                    n for n in sources if site in touched(self.layout, [self.layout.write(n)]) and self._is_stream(site)
                 ]
-                if between and target in touched(self.layout, [held]):
-                    text = f"{held} is frozen between {between[0]} and {target}: a direct path runs through it"
-                    self.names.fault(("freeze",), text, held)
+                if between and target in touched(self.layout, [site]):
+                    text = f"{site} is frozen between {between[0]} and {target}: a direct path runs through it"
+                    self.names.fault(("freeze",), text, site)
 
     def _is_stream(self, site: Site) -> bool:
         return site in self.layout.points or any(site == stream.read_as for stream in self.layout.streams[:-1])
@@ -84,8 +84,8 @@ class Reach:
         pairs = []
         conditions = [run for run in runs if run.condition is not None]
         for run in conditions:
-            held = [edit.site for edit in run.edits if edit.holds]
-            moved = touched(self.layout, [edit.site for edit in run.edits if not edit.holds], held)
+            frozen = [edit.site for edit in run.edits if edit.holds]
+            moved = touched(self.layout, [edit.site for edit in run.edits if not edit.holds], frozen)
             pairs += [(run.condition or "", n) for n, sites in enumerate(self.measured) if sites.isdisjoint(moved)]
         for number, sites in enumerate(self.measured):
             if sites and conditions and all((run.condition, number) in pairs for run in conditions):

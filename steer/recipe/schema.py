@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, Wi
 from typing_extensions import Self
 
 from steer.anatomy.named import AnySites
-from steer.base.fields import listed
+from steer.base.fields import Fields, listed
 from steer.base.shipped import DEFAULT
 from steer.base.yaml import AT_LEAST_ONE, Strict
 from steer.measures.measure import Measure
@@ -160,7 +160,7 @@ class Recipe(Strict):
     figure: Figures = ("bars",)
 
     @classmethod
-    def task_fields(cls, task: Task) -> dict[str, Any]:
+    def task_fields(cls, task: Task) -> Fields:
         """Keys whose choices or words are the task's, as `create_model` takes them."""
         return {}
 

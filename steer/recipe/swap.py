@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from steer.anatomy.named import Ports
 from steer.base.errors import KeyedError
-from steer.base.fields import refined
+from steer.base.fields import Fields, refined
 from steer.recipe.lowering import Lowering
 from steer.recipe.schema import BEFORE, Recipe
 from steer.tasks.task import Example, Task
@@ -27,7 +27,7 @@ class Swap(Recipe):
     tokens: Annotated[tuple[int, int], Field(description="places in the prompt, counted from 1")] = (1, 2)
 
     @classmethod
-    def task_fields(cls, task: Task) -> dict[str, Any]:
+    def task_fields(cls, task: Task) -> Fields:
         return {} if task.exchange is None else {"tokens": refined(cls, "tokens", default=task.exchange.places)}
 
     def check_exchange(self, lowering: Lowering) -> None:

@@ -14,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator, Field, TypeAdapter, create_mode
 
 from steer.base.errors import SteerError
 from steer.base.fields import one_of, refined
+from steer.base.json import Json
 from steer.base.registry import Registry
 from steer.base.shipped import DEFAULT_TASK
 from steer.base.yaml import AT_LEAST_ONE, Document, check_as
@@ -37,7 +38,7 @@ class RecipeSchema:
     def check(self, document: Document) -> Recipe:
         return check_as(document, self.adapter, self.kinds)
 
-    def json(self) -> dict[str, Any]:
+    def json(self) -> Json:
         return self.adapter.json_schema()
 
 

@@ -16,29 +16,29 @@ def check_together(made: Sequence[Made], lowering: Lowering, key: Key) -> None:
     """Edits of one condition must not undo one another, and each must be able to change what is measured."""
     names, layout = lowering.names, lowering.layout
     placed = [(n, edit) for n, one in enumerate(made) for edit in _in_place(one)]
-    held = [edit.site for _, edit in placed if edit.holds] + [edit.site for edit in lowering.freeze]
+    frozen = [edit.site for _, edit in placed if edit.holds] + [edit.site for edit in lowering.freeze]
     for place, (n, edit) in enumerate(placed):
         before = [(m, other) for m, other in placed[:place] if carrier(other.site) == carrier(edit.site)]
         if made[n].replaces and any(_overlap(edit, other) for _, other in before):
             first = before[0][0] + 1
             names.fault((*key, n), f"{edit.site} is replaced here, which undoes edit {first} of this condition")
-        if not edit.holds and carrier(edit.site) in map(carrier, held):
+        if not edit.holds and carrier(edit.site) in map(carrier, frozen):
             names.fault((*key, n), f"{edit.site} is frozen and edited in one condition")
-        past = [site for site in held if carrier(site) != carrier(edit.site)]
+        past = [site for site in frozen if carrier(site) != carrier(edit.site)]
         if not edit.holds and not lowering.reach.read.intersection(touched(layout, [edit.site], past)):
             names.fault((*key, n), f"nothing from {edit.site} arrives at what is measured")
     if not names.faults:
-        _check_hidden(made, placed, held, lowering, key)
+        _check_hidden(made, placed, frozen, lowering, key)
 
 
 def _check_hidden(
-    made: Sequence[Made], placed: Sequence[tuple[int, Edit]], held: Sequence[Site], lowering: Lowering, key: Key
+    made: Sequence[Made], placed: Sequence[tuple[int, Edit]], frozen: Sequence[Site], lowering: Lowering, key: Key
 ) -> None:
     """An edit is lost where the others replace everything that it could arrive through."""
     replaced = [(n, edit.site) for n, edit in placed if made[n].replaces and _is_whole(edit)]
     for n in range(len(made)):
         mine = [edit.site for m, edit in placed if m == n and not edit.holds]
-        others = [*held, *(site for m, site in replaced if m != n)]
+        others = [*frozen, *(site for m, site in replaced if m != n)]
         arriving = [one for one in mine if _arrives(one, others, lowering)]
         if mine and not arriving:
             text = f"the other edits of this condition replace all that {mine[0]} could change"

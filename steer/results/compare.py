@@ -20,8 +20,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from steer.base.errors import SteerError
+from steer.base.json import Json
 from steer.base.shown import Card, Shown
-from steer.results.provenance import Json
 from steer.results.result import Result
 from steer.results.rows import Row, number
 from steer.results.tally import Floats

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,8 +122,8 @@ def direction_hash(path: Path) -> str:
         return ""
 
 
-def _metadata(data: bytes) -> dict[str, Any]:
+def _metadata(data: bytes) -> dict[str, str]:
     """What a safetensors file says beside its tensors: the header is JSON behind its own length."""
     length = int.from_bytes(data[:8], "little")
-    found: dict[str, Any] = json.loads(data[8 : 8 + length]).get("__metadata__", {})
+    found: dict[str, str] = json.loads(data[8 : 8 + length]).get("__metadata__", {})
     return found

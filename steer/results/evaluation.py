@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
+from steer.base.json import Json
 from steer.base.shown import Card, Shown
-from steer.results.provenance import Json
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from steer.base.errors import SteerError
 from steer.base.files import is_there, read_text, write_atomically
+from steer.base.json import Json
 from steer.results.details import Detail
 from steer.results.directions import write_direction
-from steer.results.provenance import Json, Provenance
+from steer.results.provenance import Provenance
 from steer.results.result import Result
 from steer.results.rows import Row, flat, level_names, plain
 from steer.results.samples import SAMPLES, read_samples, write_samples

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from steer.base.errors import SteerError, nearest, unknown
+from steer.base.json import Json
 from steer.base.shown import Card, Shown
-from steer.results.provenance import Json
 
 if TYPE_CHECKING:
     from torch import Tensor

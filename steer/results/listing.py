@@ -10,9 +10,9 @@ from typing import Any
 
 from steer.base.errors import SteerError
 from steer.base.files import is_there
+from steer.base.json import Json
 from steer.results.circuit import CIRCUIT, load_circuit
 from steer.results.files import RESULT, read_json
-from steer.results.provenance import Json
 
 UNSAID = ("description", "version", "checkpoint", "task", "figure")  # keys that are no part of the question
 
@@ -54,7 +54,7 @@ def _results(folder: Path) -> Iterator[Listed]:
             yield one
 
 
-def _result(path: Path, data: dict[str, Any]) -> Listed | None:
+def _result(path: Path, data: Json) -> Listed | None:
     date = datetime.fromtimestamp(path.stat().st_mtime)
     match data:
         case {"name": str(name), "checkpoint": {"name": str(checkpoint)}, "rows": list(), "recipe": dict(recipe)}:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
 
+from steer.base.json import Json
 from steer.base.shipped import DEFAULT_TASK
 from steer.results.rows import CLOSED
-
-Json: TypeAlias = dict[str, Any]  # as it stands in a file; nothing but the file's reader looks inside
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from steer.base.json import Json
 from steer.base.shown import Card, Shown
 from steer.results.details import Detail
-from steer.results.provenance import Json, Provenance
+from steer.results.provenance import Provenance
 from steer.results.rows import ROW_TITLES, Row, flat, overall, row_cells
 
 if TYPE_CHECKING:

@@ -13,8 +13,10 @@ from typing import Literal, TypeAlias
 
 from pydantic import ConfigDict
 
+from steer.base.json import Json
+
 Decoding: TypeAlias = Literal["forced", "greedy"]
-Unit: TypeAlias = Literal["share", "logit", "r2", "product", "ratio"]
+Unit: TypeAlias = Literal["share", "logit", "r2", "product", "ratio", "number"]
 # An end of a sweep's scale. "unchanged" is a chain's own: its ports rebuilt, nothing ablated before the first link.
 End: TypeAlias = Literal["", "nothing", "unchanged", "everything"]
 # What varies between conditions, and its value in one of them: ("scale", 2.0), ("k", 4), ("checkpoint", "seed1").
@@ -114,12 +116,12 @@ def find(rows: Iterable[Row], position: int | None = None, **fields: object) -> 
     return next(iter(select(rows, position=position, **fields)), None)
 
 
-def plain(row: Row) -> dict[str, object]:
+def plain(row: Row) -> Json:
     """A row for a file: without levels where nothing varies."""
     return {name: value for name, value in asdict(row).items() if name != "levels" or value}
 
 
-def flat(row: Row) -> dict[str, object]:
+def flat(row: Row) -> Json:
     """A row's fields, its levels among them."""
     return {name: value for name, value in asdict(row).items() if name != "levels"} | dict(row.levels)
 

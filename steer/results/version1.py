@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
 
-from steer.results.provenance import Json
+from steer.base.json import Json
 
 UNITS = {"logit-attribution": "logit", "ov-alignment": "product", "r-squared": "r2"}
 ENDS = {
@@ -132,7 +131,7 @@ def _check(old: Json) -> Json:
     }  # fmt: skip
 
 
-def _grouped(old: dict[str, Any]) -> Json:
+def _grouped(old: Json) -> Json:
     groups = {key.replace("_", " "): value for key, value in old.items() if isinstance(value, dict)}
     return {key: value for key, value in old.items() if not isinstance(value, dict)} | {"groups": groups}
 

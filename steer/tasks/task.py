@@ -19,6 +19,7 @@ from pydantic import Field
 from typing_extensions import Self
 
 from steer.base.errors import PromptError, SteerError
+from steer.base.json import Json
 from steer.base.yaml import Strict
 
 PROMPT, ANSWER = "prompt", "answer"  # the two sequences
@@ -202,7 +203,7 @@ class TaskOf(ABC, Generic[E, S]):
         """The examples in a folder of files of the task's own format."""
         raise SteerError(f"the task {self.name!r} reads no episode files")
 
-    def describe(self, example: E) -> dict[str, Any]:
+    def describe(self, example: E) -> Json:
         """An example with everything known about it, as JSON."""
         return {"prompt": str(example), "answer": list(example.answer)}
 

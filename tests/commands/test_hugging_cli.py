@@ -185,7 +185,7 @@ FAULTS = {
     "tokenizer": "holds no tokenizer that can be read",
     "broken tokenizer": "tokenizer.json: cannot be read as a tokenizer",
     "architecture": "no family named 'mamba'",
-    "no JSON": "config.json: is no JSON",
+    "no JSON": "config.json: is not JSON",
     "quantized": "quantized weights are not supported",
     "no config": "is not a Hugging Face model: it holds no config.json",
 }

@@ -49,7 +49,7 @@ def test_every_shipped_checkpoint_that_does_the_task_has_its_circuit(steer, name
     assert "already known" in done.output
     assert "smallest faithful set" in done.output
     assert (tmp_path / f"discover-{name}" / "circuit.png").stat().st_size > 10_000
-    assert load_checkpoint(name).record.accuracy["exact_match"] >= 0.98
+    assert load_checkpoint(name).record.accuracy.exact_match >= 0.98
 
 
 def test_circuits_stand_side_by_side_with_every_head_of_a_role():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -13,16 +16,18 @@ from sklearn.linear_model import LinearRegression
 from tokens import COLOUR_IDS, ID, PAD_ID, SCORING, VOCABULARY, collate
 
 from steer.anatomy.nodes import Node, Site
+from steer.base.errors import SteerError
 from steer.measures.alignment import Alignment, ov_alignment
-from steer.measures.answers import exact_match, exact_tokens, token_accuracy
+from steer.measures.answers import AnswerMeasure, exact_match, exact_tokens, token_accuracy
 from steer.measures.attention import attention_accuracy, attention_mass, next_tokens
 from steer.measures.attribution import logit_attribution
+from steer.measures.collect import check_unit
 from steer.measures.representation import explained, principal_components, r_squared
 from steer.models.plain.config import ModelConfig
 from steer.models.plain.model import PlainModel
 from steer.models.plain.transformer import Transformer
 from steer.results.intervals import wilson
-from steer.results.rows import Labels
+from steer.results.rows import Labels, Row
 from steer.results.tally import Tally, bootstrap_weights
 from steer.tasks.compositional.episode import Episode
 from steer.tasks.compositional.labels import labelled_tokens
@@ -53,6 +58,30 @@ def test_attention_measures_by_hand():
     assert counted.tolist() == [[True, True, False]]  # the step that says EOS does not count
     mass = attention_mass(pattern, next_tokens(prompt, target))
     torch.testing.assert_close(mass[0, :2], torch.tensor([0.5, 0.6], dtype=torch.float64), rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize(("other", "neither"), [("red", [1.0, 0.0]), ("blue", [0.0, 0.0])])
+def test_an_answer_that_is_the_counterparts_as_well_is_one_of_both_once(other: str, neither: list[float]):
+    """Written: blue, then red. Right is red; the counterpart's answer is the same, or blue."""
+    red, blue, end, pad = (ID[token] for token in ("red", "blue", "EOS", "PAD"))
+    answers = {"answer": red, "counterfactual": ID[other]}
+    setting = SimpleNamespace(
+        episodes=[None, None], task=SimpleNamespace(longest_answer=1), model=SimpleNamespace(pad=pad, end=end),
+        target=lambda batch, name: torch.tensor([[answers[name], end]] * 2),
+    )  # fmt: skip
+    measure = AnswerMeasure(name="exact-match", decoding="greedy", against="neither")
+    sums = measure.sums(setting)
+    sums.add_written(SimpleNamespace(rows=[0, 1], number=0), "some", torch.tensor([[blue, end], [red, end]]))
+    (tally,) = sums.tallies()
+    assert tally.values[:, 0].tolist() == neither
+
+
+def test_a_number_that_is_no_share_is_not_printed_in_percent():
+    row = Row("some", "rank", 12.7, 12.0, 13.0, 1, 1)
+    with pytest.raises(SteerError, match=r"rank: 12\.7 is not a share"):
+        check_unit(row)
+    check_unit(replace(row, unit="number"))
+    check_unit(replace(row, value=1.0))
 
 
 def test_answer_measures_by_hand():

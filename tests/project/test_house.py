@@ -89,6 +89,17 @@ def test_a_library_is_imported_in_one_place_only(library: str):
     assert not {file for file in users if not file.startswith(f"{ALONE[library]}/")}
 
 
+def test_only_what_stands_in_a_file_has_keys_of_any_kind():
+    """Everywhere else a class, a `TypedDict` or an alias says what a mapping holds."""
+    bags = {
+        f"{file}:{node.lineno}"
+        for file in FILES
+        for node in ast.walk(ast.parse((ROOT / file).read_text()))
+        if isinstance(node, ast.Subscript) and ast.unparse(node) in ("dict[str, Any]", "dict[str, object]")
+    }
+    assert {bag.partition(":")[0] for bag in bags} == {"steer/base/json.py"}, bags
+
+
 def modules(place: str) -> list[str]:
     files = [file for file in FILES if file == place or file.startswith(f"{place}/")]
     assert files, place

@@ -75,7 +75,7 @@ class Sum(Sums):
         rows = []
         for (condition, head), found in self.found.items():
             mean = sum(found) / len(found)
-            rows.append(Row(condition, self.name, mean, mean, mean, len(found), len(found), head))
+            rows.append(Row(condition, self.name, mean, mean, mean, len(found), len(found), head, unit="number"))
         return rows
 '''
 KIND = '''

@@ -16,7 +16,7 @@ from steer.anatomy.nodes import Node
 from steer.base.shipped import RECIPES, recipe_files
 from steer.base.yaml import read
 from steer.engine.schedule import make_schedule
-from steer.engine.text import describe_plan
+from steer.engine.text import planned
 from steer.models.plain.layout import PlainSteps
 from steer.recipe.kinds import KINDS
 from steer.recipe.load import load_recipe
@@ -64,7 +64,7 @@ def test_shipped_recipes_fit_deeper_models(path: Path):
     }  # fmt: skip
     names = named(3, 3, 4, roles)
     plan = lower(load_recipe(str(path)).recipe, names).plan
-    told = json.dumps(describe_plan(path.stem, make_schedule(plan, names.layout, PlainSteps(3, 3))))
+    told = json.dumps(planned(path.stem, make_schedule(plan, names.layout, PlainSteps(3, 3))).to_json())
     recipe = path.read_text().partition("kind:")[2]
     for role, players in roles.items():
         if f"${role}" in recipe and "ov-alignment" not in recipe:  # which reads what all heads read

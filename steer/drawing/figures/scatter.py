@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from textwrap import fill
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -17,7 +17,7 @@ from steer.results.rows import find
 
 PANEL = 1.42  # inches
 MARKS = ("o", "s", "^", "D", "v")  # shape as well as colour tells labels apart
-Colours: TypeAlias = dict[str, Any]  # label -> what matplotlib takes for a colour
+Colours: TypeAlias = dict[str, str]  # of each label
 
 
 def draw_scatter(result: Result) -> Figure:

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor, nn
 
-from steer.models.huggingface.heads import Heads, Map, part, rotate, same
+from steer.models.huggingface.heads import Heads, Map, part, rotate
 from steer.models.huggingface.parts import Attention, Feedforward
 from steer.models.huggingface.state import State, hidden_keys
 
@@ -38,10 +38,6 @@ class Around:
     def add(self, stream: Tensor, written: Tensor) -> Tensor:
         """The stream after a block wrote."""
         return self.post(stream + self.out(written))
-
-    @property
-    def is_plain(self) -> bool:
-        return self.out is same and self.post is same
 
 
 def around(layer: nn.Module, row: Attention | Feedforward) -> Around:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -79,7 +79,7 @@ def _network(place: Place, kind: str, dtype: str) -> Any:
     return network
 
 
-def check_tensors(name: str, report: dict[str, Any]) -> None:
+def check_tensors(name: str, report: Mapping[str, Iterable[Any]]) -> None:
     """What transformers only warns of is a fault here: it would go on with random numbers."""
     missing = sorted(report.get("missing_keys", ()))
     surplus = sorted(key for key in report.get("unexpected_keys", ()) if not MADE.fullmatch(key))

@@ -15,6 +15,7 @@ from typing import Any
 
 from steer.base.errors import CheckpointError
 from steer.base.files import is_there, read_text
+from steer.base.json import Json
 from steer.base.shipped import CHECKPOINTS, CONFIG, RECORD, model_names
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -84,16 +85,16 @@ def _from_hub(repository: str, revision: str, file: str) -> Path | None:
         raise CheckpointError(f"{repository}: the Hub does not give it ({reason[:200]})") from error
 
 
-def read_config(place: Place) -> dict[str, Any]:
+def read_config(place: Place) -> Json:
     """`config.json` as data."""
     return _object(place.need(CONFIG))
 
 
-def _object(path: Path) -> dict[str, Any]:
+def _object(path: Path) -> Json:
     try:
         found = json.loads(read_text(path, MOST_BYTES, CheckpointError))
     except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path}: is no JSON") from error
+        raise CheckpointError(f"{path}: is not JSON") from error
     if not isinstance(found, dict):
         raise CheckpointError(f"{path}: must be an object, not {type(found).__name__}")
     return found

@@ -23,7 +23,7 @@ from steer.models.protocol import Batch
 Met = dict[str, Tensor]  # by hook
 
 
-def inputs_of(model: HuggingFaceModel, batch: Batch) -> dict[str, Any]:
+def inputs_of(model: HuggingFaceModel, batch: Batch) -> dict[str, Tensor]:
     """A batch as the model's own forward takes it: masks always, and positions that count real tokens."""
     *prompt, answer = (stream.sequence for stream in model.layout.streams)
     ids, mask = batch.tokens[answer], batch.real[answer].long()

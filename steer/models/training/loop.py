@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -23,11 +22,13 @@ from torch.nn import functional as F
 
 from steer.base.errors import CheckpointError, SteerError
 from steer.base.files import write_atomically
+from steer.base.json import Json
 from steer.models.batch import Batch, collate
 from steer.models.checkpoint import Checkpoint, Record, check_tensors, save_checkpoint
 from steer.models.decoding import score_all
 from steer.models.plain.dropout import Source, dropouts, share_source
 from steer.models.plain.transformer import MLP, Attention, Transformer, initialise
+from steer.models.record import Epoch
 from steer.models.training.protocol import Protocol, Stage
 from steer.models.training.state import STATE, read_state
 from steer.models.vocabulary import Vocabulary
@@ -80,8 +81,8 @@ class Trainer:
             self.model.parameters(), betas=settings.betas, weight_decay=settings.weight_decay, fused=True
         )
         self.progress = Progress()
-        self.history: list[dict[str, Any]] = []
-        self.before: dict[str, Any] | None = None  # what the weights were trained on before this protocol
+        self.history: list[Epoch] = []
+        self.before: Json | None = None  # what the weights were trained on before this protocol
 
     def begin_from(self, start: Checkpoint) -> None:
         """Start from a checkpoint's weights. What it was trained on before stays part of the record."""
@@ -96,7 +97,7 @@ class Trainer:
         before = start.record
         self.before = {"seed": before.seed, "weights_sha256": before.weights_sha256, "protocol": before.protocol}
         self.history = list(before.history)
-        last = self.history[-1] if self.history else {}
+        last: Epoch = self.history[-1] if self.history else {}
         # Counters go on from there, so that no epoch is drawn twice.
         self.progress.epochs, self.progress.steps = len(self.history), last.get("steps", 0)
         self.progress.presentations, self.progress.seconds = last.get("presentations", 0), last.get("seconds", 0.0)
@@ -109,7 +110,7 @@ class Trainer:
             self.history.append(entry)
             self.save(folder)
 
-    def run_epoch(self, stage: Stage, tell: Callable[[Event], None]) -> dict[str, Any]:
+    def run_epoch(self, stage: Stage, tell: Callable[[Event], None]) -> Epoch:
         started, at = time.perf_counter(), self.progress
         batches = self.batches(stage)
         last = self.history[-1]["validation_exact"] if self.history else None
@@ -126,7 +127,7 @@ class Trainer:
         at.presentations += shown
         at.epochs += 1
         at.seconds += time.perf_counter() - started
-        entry = {
+        entry: Epoch = {
             "stage": stage.name,
             "epoch": at.epoch + 1,
             "steps": at.steps,

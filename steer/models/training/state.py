@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from steer.base.errors import CheckpointError
+from steer.base.json import Json
 from steer.base.shipped import DEFAULT_TASK
 from steer.base.yaml import Document, check
+from steer.models.record import Epoch
 from steer.models.training.protocol import Protocol, protocol_for
 from steer.tasks import TASKS
 
@@ -23,10 +24,10 @@ STATE = "state.safetensors"
 class SavedState:
     path: Path
     seed: int
-    settings: dict[str, Any]  # the protocol as it was resolved
-    progress: dict[str, Any]
-    history: list[dict[str, Any]]
-    before: dict[str, Any] | None  # what the run began from
+    settings: Json  # the protocol as it was resolved
+    progress: Json
+    history: list[Epoch]
+    before: Json | None  # what the run began from
     tensors: dict[str, Tensor]
 
     @property

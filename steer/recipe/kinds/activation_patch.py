@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from steer.anatomy.named import Sites
 from steer.anatomy.nodes import Site
-from steer.base.fields import one_of, refined
+from steer.base.fields import Fields, one_of, refined
 from steer.base.yaml import AT_LEAST_ONE
 from steer.plan.plan import CLEAN, COUNTERPART, EACH, Edit, Of, Run, Spot
 from steer.recipe.edits import as_counterpart
@@ -47,7 +47,7 @@ class ActivationPatch(Recipe):
     figure: Figures = ("heatmap",)
 
     @classmethod
-    def task_fields(cls, task: Task) -> dict[str, Any]:
+    def task_fields(cls, task: Task) -> Fields:
         return {"variable": refined(cls, "variable", one_of(task.variables))}
 
     def runs(self, lowering: Lowering) -> list[Run]:

@@ -9,7 +9,7 @@ to other examples, and in a model with random weights; beside them stand the who
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from typing_extensions import Self
@@ -17,7 +17,7 @@ from typing_extensions import Self
 from steer.anatomy.nodes import BETWEEN_TOKENS, Site
 from steer.base.dice import Dice
 from steer.base.errors import Key
-from steer.base.fields import one_of, refined
+from steer.base.fields import Fields, one_of, refined
 from steer.base.yaml import AT_LEAST_ONE
 from steer.plan.plan import COUNTERPART, Current, Edit, Of, Run, Value, Within
 from steer.recipe.edits import as_counterpart
@@ -75,7 +75,7 @@ class Align(Recipe):
     no_controls: Annotated[str, Field(description="with `controls: []`, why there are none")] = ""
 
     @classmethod
-    def task_fields(cls, task: Task) -> dict[str, Any]:
+    def task_fields(cls, task: Task) -> Fields:
         return {
             "variable": refined(cls, "variable", one_of(task.variables)),
             "train": refined(cls, "train", task.selection, _trained_on(task)),

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from steer.anatomy.nodes import Site
 from steer.base.errors import Key, unknown
-from steer.base.fields import one_of, refined
+from steer.base.fields import Fields, one_of, refined
 from steer.base.yaml import AT_LEAST_ONE, Strict
 from steer.plan.plan import Edit, Of, Run
 from steer.recipe.edits import as_counterpart
@@ -54,7 +54,7 @@ class Intervene(Recipe):
     no_controls: Annotated[str, Field(description="with `controls: 0`, why there are none")] = ""
 
     @classmethod
-    def task_fields(cls, task: Task) -> dict[str, Any]:
+    def task_fields(cls, task: Task) -> Fields:
         return {"variable": refined(cls, "variable", one_of(task.variables) | None)}
 
     @model_validator(mode="after")

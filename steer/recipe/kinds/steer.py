@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from steer.anatomy.nodes import Site
 from steer.base.dice import Dice
 from steer.base.errors import Key
-from steer.base.fields import one_of, refined
+from steer.base.fields import Fields, one_of, refined
 from steer.base.yaml import AT_LEAST_ONE
 from steer.plan.plan import COUNTERPART, Edit, Of, Run
 from steer.recipe.edits import as_counterpart, exchange
@@ -42,7 +42,7 @@ class Steer(Recipe):
     no_control: Annotated[str, Field(description="without `control`, why there is none")] = ""
 
     @classmethod
-    def task_fields(cls, task: Task) -> dict[str, Any]:
+    def task_fields(cls, task: Task) -> Fields:
         return {"variable": refined(cls, "variable", one_of(task.variables))}
 
     def runs(self, lowering: Lowering) -> list[Run]:

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import Field
 
 from steer.base.dice import Dice
+from steer.base.json import Json
 from steer.tasks.authors import evaluation
 from steer.tasks.authors.episode import AuthorsEpisode
 from steer.tasks.authors.evaluation import is_answered
@@ -64,7 +65,7 @@ class Authors(Compositional):
         episode = AuthorsEpisode.parse(text)
         return replace(episode, answer=solve(episode).answer)
 
-    def describe(self, example: AuthorsExample) -> dict[str, Any]:  # type: ignore[override]
+    def describe(self, example: AuthorsExample) -> Json:  # type: ignore[override]
         """With the variables of Algorithm 1, where it finds an answer."""
         return super().describe(example) if is_answered(example) else TaskOf.describe(cast(Any, self), example)
 

@@ -41,8 +41,8 @@ def material(data_seed: int) -> Material:
 def epoch_batches(stage: CompositionalLesson, given: Material, seed: int, epoch: int) -> list[list[Example]]:
     """Every batch of one epoch, bucketed by prompt length, in random order."""
     dice = Dice(seed, "epoch", epoch)
-    asked = [ask(episode, stage.questions, dice) for episode in visit(stage, given, dice)]
-    groups = dice.shuffled([[write(episode, stage.writing, dice) for episode in group] for group in asked if group])
+    questions = [ask(episode, stage.questions, dice) for episode in visit(stage, given, dice)]
+    groups = dice.shuffled([[write(episode, stage.writing, dice) for episode in group] for group in questions if group])
     batches: list[list[Example]] = []
     for start in range(0, len(groups), BUCKET * stage.batch):
         bucket = sorted(groups[start : start + BUCKET * stage.batch], key=lambda group: len(group[0].prompt))
@@ -126,5 +126,5 @@ def unseen_calls(episode: Episode) -> list[Call]:
 def _asking(episode: Episode, call: Call) -> Episode:
     if call == episode.question:
         return episode
-    asked = replace(episode, question=call, answer=())
-    return replace(asked, answer=solve(asked).answer)
+    other = replace(episode, question=call, answer=())
+    return replace(other, answer=solve(other).answer)

@@ -109,9 +109,9 @@ def _draw(grammar: Grammar, dice: Dice) -> Episode:
         return Episode(Call(listed), tuple(dice.shuffled(support)), tuple(colours[symbol] for symbol in listed))
     calls = {function: list(_arguments(symbols, function.arity, grammar.repeats)) for function in functions}
     choose = _apart if grammar.independent else _held_back
-    shown, (asked, arguments) = choose(calls, count, grammar, dice)
+    shown, (chosen, arguments) = choose(calls, count, grammar, dice)
     support += [Demonstration(Call(args, f.symbol), f.apply(args, colours)) for f, args in shown]
-    return Episode(Call(arguments, asked.symbol), tuple(dice.shuffled(support)), asked.apply(arguments, colours))
+    return Episode(Call(arguments, chosen.symbol), tuple(dice.shuffled(support)), chosen.apply(arguments, colours))
 
 
 Arguments = tuple[str, ...]
@@ -129,12 +129,12 @@ def _held_back(calls: dict[Function, list[Arguments]], count: int, grammar: Gram
     while len(shown) < count and (free := [f for f in calls if len(calls[f]) > 1]):
         function = dice.choice(free)
         shown.append((function, calls[function].pop()))
-    asked = dice.choice(list(calls))
-    arguments = calls[asked].pop()
+    chosen = dice.choice(list(calls))
+    arguments = calls[chosen].pop()
     if grammar.disjoint:
-        seen = {symbol for function, call in shown for symbol in call if function is asked}
-        arguments = min([arguments, *calls[asked]], key=lambda call: len(seen & set(call)))
-    return shown, (asked, arguments)
+        seen = {symbol for function, call in shown for symbol in call if function is chosen}
+        arguments = min([arguments, *calls[chosen]], key=lambda call: len(seen & set(call)))
+    return shown, (chosen, arguments)
 
 
 def _apart(calls: dict[Function, list[Arguments]], count: int, grammar: Grammar, dice: Dice) -> Drawn:
@@ -143,9 +143,9 @@ def _apart(calls: dict[Function, list[Arguments]], count: int, grammar: Grammar,
     shown = dice.sample(every, min(count, len(every)))
     if not grammar.disjoint:
         return shown, dice.choice(every)
-    asked = dice.choice(list(calls))
-    seen = {symbol for function, call in shown for symbol in call if function is asked}
-    return shown, (asked, min(dice.shuffled(calls[asked]), key=lambda call: len(seen & set(call))))
+    chosen = dice.choice(list(calls))
+    seen = {symbol for function, call in shown for symbol in call if function is chosen}
+    return shown, (chosen, min(dice.shuffled(calls[chosen]), key=lambda call: len(seen & set(call))))
 
 
 def _leave_out(episode: Episode, chance: float, dice: Dice) -> Episode:

@@ -27,11 +27,11 @@ def labelled_tokens(episode: Episode, label: str, tokens: str) -> list[tuple[int
     if label == "relative-index":
         return list(enumerate(solution.relative_index))
     index = {symbol: solution.index_in_question.get(symbol, 0) for symbol in episode.question.arguments}
-    asked = {symbol: place for symbol, place in index.items() if place}
+    place_of = {symbol: place for symbol, place in index.items() if place}
     if tokens == "question":
-        return [(place - 1, place) for place in sorted(asked.values())]
+        return [(place - 1, place) for place in sorted(place_of.values())]
     if tokens == "copies":
-        index_of = {solution.symbol_to_colour[symbol]: place for symbol, place in asked.items()}
+        index_of = {solution.symbol_to_colour[symbol]: place for symbol, place in place_of.items()}
         return [(place, index_of[token]) for place, token in enumerate(episode.prompt) if token in index_of]
     found = []
     for item, place in items(episode):

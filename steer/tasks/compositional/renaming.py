@@ -21,11 +21,11 @@ def canonical(episode: Episode) -> Form:
 
 
 def _namings(episode: Episode) -> Iterator[dict[str, str]]:
-    asked = {symbol: f"question {place}" for place, symbol in enumerate(episode.question.tokens)}
-    primitives = [p.symbol for p in episode.primitives if p.symbol not in asked]
-    functions = {shown.call.function or "" for shown in episode.demonstrations} - {*asked, ""}
+    in_question = {symbol: f"question {place}" for place, symbol in enumerate(episode.question.tokens)}
+    primitives = [p.symbol for p in episode.primitives if p.symbol not in in_question]
+    functions = {shown.call.function or "" for shown in episode.demonstrations} - {*in_question, ""}
     for first, second in product(_named("primitive", primitives), _named("function", functions)):
-        yield asked | first | second
+        yield in_question | first | second
 
 
 def _named(kind: str, symbols: Iterable[str]) -> Iterator[dict[str, str]]:

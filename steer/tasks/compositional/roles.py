@@ -32,12 +32,12 @@ def right_side(shown: Demonstration, start: int) -> range:
 
 def question_broadcast(episode: Episode) -> Wanted:
     """Support symbols -> their copies in the question."""
-    asked = episode.question.tokens
+    question = episode.question.tokens
     found = []
     for item, start in items(episode):
         left = item.tokens[: item.tokens.index(EQUALS)]
         for offset, symbol in enumerate(left):
-            copies = frozenset(place for place, other in enumerate(asked) if other == symbol)
+            copies = frozenset(place for place, other in enumerate(question) if other == symbol)
             found += [(start + offset, copies)] if copies else []
     return found
 

@@ -24,11 +24,11 @@ AUTHORS_RULES = ("21211", "21122", "12121", "12212")
 
 def shares_argument(episode: Episode) -> bool:
     """Does a demonstration of the asked function take an argument of the question?"""
-    asked = episode.question
+    question = episode.question
     return any(
-        set(shown.call.arguments) & set(asked.arguments)
+        set(shown.call.arguments) & set(question.arguments)
         for shown in episode.demonstrations
-        if shown.call.function == asked.function
+        if shown.call.function == question.function
     )
 
 

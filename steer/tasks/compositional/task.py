@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from steer.base.errors import SteerError
+from steer.base.json import Json
 from steer.tasks.compositional import counterparts, evaluation
 from steer.tasks.compositional.curriculum import epoch_batches, material
 from steer.tasks.compositional.episode import ARGUMENTS, Episode
@@ -59,7 +60,7 @@ class Compositional(TaskOf[Episode, Episodes]):
         episode = Episode.parse(text)
         return replace(episode, answer=solve(episode).answer)
 
-    def describe(self, example: Episode) -> dict[str, Any]:
+    def describe(self, example: Episode) -> Json:
         """With the variables that Algorithm 1 finds on the way to the answer."""
         solution = solve(example)
         return super().describe(example) | {
@@ -101,8 +102,8 @@ class Compositional(TaskOf[Episode, Episodes]):
             raise SteerError(f"--swap exchanges the {INDEX}; give --change {variable} without it")
         arguments = example.question.arguments
         if not example.has_two_arguments or set(map(str.upper, named)) != set(map(str.upper, arguments)):
-            asked = " and ".join(arguments) if example.has_two_arguments else "only one argument"
-            raise SteerError(f"--swap {' '.join(named)}: the question has {asked}")
+            present = " and ".join(arguments) if example.has_two_arguments else "only one argument"
+            raise SteerError(f"--swap {' '.join(named)}: the question has {present}")
 
     def labelled(self, example: Episode, label: str, tokens: str) -> Sequence[tuple[Place, int]]:
         sequence = LABELS[label][tokens]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias
 
 from steer.base.errors import SteerError, nearest
+from steer.base.json import Json
 
 FormatName: TypeAlias = Literal["steer", "eap-ig", "auto-circuit", "mib", "causalab"]
 Row: TypeAlias = Mapping[str, Any]
@@ -33,7 +34,7 @@ def _need(row: Row, *columns: str) -> list[Any]:
     return [row[column] for column in columns]
 
 
-def _eap_ig(row: Row) -> dict[str, Any]:
+def _eap_ig(row: Row) -> Json:
     clean, _ = _need(row, "clean", "corrupted")
     others = {name: row[name] for name in ("corrupted", "corrupted_hard") if row.get(name)}
     made = {"prompt": clean, "counterparts": {name: {"prompt": text} for name, text in others.items()}}
@@ -50,7 +51,7 @@ def _number(text: Any) -> int:
         raise SteerError(f"a token's id must be a whole number, not {text!r:.40}") from None
 
 
-def _auto_circuit(row: Row) -> dict[str, Any]:
+def _auto_circuit(row: Row) -> Json:
     clean, corrupt, answers = _need(row, "clean", "corrupt", "answers")
     if not isinstance(answers, list) or len(answers) != 1:
         raise SteerError("answers: one right answer is needed, in a list")
@@ -60,14 +61,14 @@ def _auto_circuit(row: Row) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _mib(row: Row) -> dict[str, Any]:
+def _mib(row: Row) -> Json:
     others = {name.removesuffix(COUNTERFACTUAL): value for name, value in row.items() if name.endswith(COUNTERFACTUAL)}
     answer, wrong = _chosen(row)
     counterparts = {name: _counterfactual(name, value) for name, value in others.items() if value is not None}
     return {"prompt": _need(row, "prompt")[0], "answer": answer, "wrong": wrong, "counterparts": counterparts}
 
 
-def _counterfactual(name: str, value: Any) -> dict[str, Any]:
+def _counterfactual(name: str, value: Any) -> Json:
     if not isinstance(value, dict):
         raise SteerError(f"{name}{COUNTERFACTUAL}: must be a record with prompt, choices and answerKey")
     return {"prompt": _need(value, "prompt")[0], "answer": _chosen(value)[0]}
@@ -87,7 +88,7 @@ def _chosen(row: Row) -> tuple[Any, list[Any]]:
     return key, [label for label in labels if label != key]
 
 
-def _causalab(row: Row) -> dict[str, Any]:
+def _causalab(row: Row) -> Json:
     prompt, answer = _need(row, "input", "base_answer")
     others, theirs = row.get("counterfactual_inputs") or [], row.get("cf_answer")
     answers = theirs if isinstance(theirs, list) else [theirs]
@@ -97,6 +98,6 @@ def _causalab(row: Row) -> dict[str, Any]:
     return {"prompt": prompt, "answer": answer, "counterparts": pairs, "split": row.get("split") or ""}
 
 
-FORMATS: Mapping[FormatName, Callable[[Row], dict[str, Any]]] = {
+FORMATS: Mapping[FormatName, Callable[[Row], Json]] = {
     "steer": dict, "eap-ig": _eap_ig, "auto-circuit": _auto_circuit, "mib": _mib, "causalab": _causalab,
 }  # fmt: skip

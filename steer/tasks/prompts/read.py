@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 
 from steer.base.errors import ConfigError, SteerError
 from steer.base.files import read_file
+from steer.base.json import Json
 from steer.base.yaml import Document, check_as
 from steer.tasks.prompts.formats import FORMATS, FormatName, is_nested
 from steer.tasks.prompts.line import Line
@@ -100,7 +101,7 @@ def _parsed(place: str, text: str) -> Any:
         return ConfigError(f"{place}: is not valid JSON{column}")
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _once(pairs: list[tuple[str, Any]]) -> Json:
     """An object, each of whose keys must be given once: of two, JSON would silently take the last."""
     made = dict(pairs)
     if len(made) < len(pairs):
@@ -156,7 +157,7 @@ def _parquet(path: Path) -> Iterator[Placed]:
 
 def _unpacked(place: str, cells: Iterable[tuple[str, Any]]) -> Any:
     """Cells as nested data: `counterparts.name.prompt` is a key in a key in a key, lists and objects stand as JSON."""
-    made: dict[str, Any] = {}
+    made: Json = {}
     for column, cell in cells:
         if cell is None or cell == "":
             continue
@@ -168,9 +169,9 @@ def _unpacked(place: str, cells: Iterable[tuple[str, Any]]) -> Any:
     return made
 
 
-def _put(made: dict[str, Any], path: list[str], value: Any) -> None:
+def _put(made: Json, path: list[str], value: Any) -> None:
     *inner, last = path
     for key in inner:
-        held = made.setdefault(key, {})
-        made = held if isinstance(held, dict) else made
+        inside = made.setdefault(key, {})
+        made = inside if isinstance(inside, dict) else made
     made[last] = value
