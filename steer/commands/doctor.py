@@ -48,7 +48,10 @@ def _text(report: Report) -> str:
 
     titles = ("check", "", "largest difference", "allowed", "of", "where")
     table = make_table(titles, map(_line, report.findings), ("largest difference", "allowed", "of"))
-    verdict = "every check holds" if report.ok else f"{len(report.failed)} checks fail: the model is refused"
+    runs = "runs refuse the model" if report.refused else "runs do not look for that: know why before you trust them"
+    verdict = (
+        "every check holds" if report.ok else f"{len(report.failed)} of {len(report.findings)} checks fail; {runs}"
+    )
     below = "differences are parts of a value's own spread; of effects it is the least, in logits"
     return render(f"{report.name}, {report.dtype}: {verdict}", table, below, *report.notes)
 

@@ -18,8 +18,8 @@ from torch import Tensor
 from steer.anatomy.nodes import Node, Site
 from steer.engine.ablation import resample
 from steer.engine.schedule import before_rotation
-from steer.models.places import chosen
-from steer.models.protocol import Batch, Model, Rotating, head_axis, token_axis
+from steer.models.places import chosen, paired
+from steer.models.protocol import Batch, Exchange, Model, Rotating, head_axis, token_axis
 from steer.plan.plan import (
     CLEAN,
     Current,
@@ -38,6 +38,7 @@ from steer.plan.plan import (
     Within,
     Zero,
 )
+from steer.tasks.task import PROMPT
 
 Hooks = Mapping[str, Tensor]
 NOTHING: Hooks = {}  # what a pass has met before it begins
@@ -144,12 +145,18 @@ class Worlds:
                 return self.means(world, hook, over, real.shape[1]).to(like.dtype)
 
     def _exchange(self, value: Tensor, wanted: Exchanged, site: Site) -> Tensor:
-        return swap_rows(value, *self._columns(wanted.places), 3 if wanted.keys else token_axis(site))
+        return swap_rows(value, self._columns(wanted.places), 3 if wanted.keys else token_axis(site))
 
-    def _columns(self, places: tuple[int, int]) -> tuple[list[int], list[int]]:
-        """In which column of each example two places of the prompt (from 1) are."""
-        first, second = (self.batch.in_prompt(place - 1) for place in places)
-        return first, second
+    def _columns(self, places: tuple[Spot, Spot]) -> Exchange:
+        """Rows of the batch, and in which column of each the first and the second of two exchanged places are."""
+        found = [
+            (row, *pair)
+            for row, example in enumerate(self.batch.rows)
+            for pair in paired(self.examples[example], places)
+        ]
+        rows = [row for row, _, _ in found]
+        first, second = (self.batch.columns(PROMPT, rows, [one[end] for one in found]) for end in (1, 2))
+        return rows, first, second
 
     def _turned(self, value: Turned, site: Site, met: Hooks) -> Tensor:
         """One head's query or key, from what it is before rotation."""
@@ -220,9 +227,9 @@ def at_places(value: Tensor, new: Tensor, site: Site, places: Tensor) -> Tensor:
     return torch.where(places.view(sizes), new, value)
 
 
-def swap_rows(value: Tensor, first: Sequence[int], second: Sequence[int], axis: int = 1) -> Tensor:
-    """Two columns of every example, each in its own place, exchanged along an axis."""
+def swap_rows(value: Tensor, exchanged: Exchange, axis: int = 1) -> Tensor:
+    """Pairs of columns, each in a row of its own choice, exchanged along an axis."""
     changed, given = value.clone().movedim(axis, 1), value.movedim(axis, 1)
-    rows = list(range(len(value)))
-    changed[rows, list(first)], changed[rows, list(second)] = given[rows, list(second)], given[rows, list(first)]
+    rows, first, second = exchanged
+    changed[rows, first], changed[rows, second] = given[rows, second], given[rows, first]
     return changed.movedim(1, axis)

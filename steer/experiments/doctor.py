@@ -37,11 +37,13 @@ def examine_model(checkpoint: str, task: Path | None, device: str, dtype: str) -
     report = examine(model, (), checkpoint)
     if shown:
         ordered = sorted(shown, key=lambda example: len(example.prompt) + len(example.answer))
-        more = examine(model, [ordered[-1], ordered[0]], checkpoint).findings
-        own = (replace(finding, words=f"{finding.words} (your prompts)") for finding in more)
-        report = replace(report, findings=(*report.findings, *own))
+        more = examine(model, [ordered[-1], ordered[0]], checkpoint)
+        own = (replace(finding, words=f"{finding.words} (your prompts)") for finding in more.findings)
+        report = replace(report, findings=(*report.findings, *own), notes=(*report.notes, *more.notes))
     found = same_tokens(place, tokenizer, texts)
-    return replace(report, findings=(*report.findings, *([found] if found else ())), notes=notes_of(model, shown))
+    return replace(
+        report, findings=(*report.findings, *([found] if found else ())), notes=(*report.notes, *notes_of(model, shown))
+    )
 
 
 def notes_of(model: HuggingFaceModel, shown: Sequence[Example]) -> tuple[str, ...]:

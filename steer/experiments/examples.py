@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from steer.base.errors import KeyedError, SteerError, keyed
 from steer.engine.session import Inputs
-from steer.experiments.places import missing_place
+from steer.experiments.places import misfit
 from steer.models.subject import Subject
 from steer.plan.plan import Plan
 from steer.recipe.schema import OWN, Recipe
@@ -36,9 +36,8 @@ def examples_of(recipe: Recipe, subject: Subject, plan: Plan | None = None) -> S
         found = subject.task.examples(recipe.episodes, subject.data_seed, recipe.changed_variable)
         check_lengths(found, subject)
     needs_answer = any(measure.foresees for measure in recipe.measures)
-    missing = missing_place(plan, subject.model.layout) if plan is not None else lambda example: ""
-    episodes, warning = usable(recipe, found, needs_answer, missing)
-    recipe.check_examples(episodes)
+    unfit = misfit(plan, subject.model.layout) if plan is not None else lambda example: ""
+    episodes, warning = usable(recipe, found, needs_answer, unfit)
     others = [other for other in recipe.counterparts(episodes) if other is not None]
     predicted = recipe.counterfactual(episodes) if needs_answer else ()
     reference = reference_episodes(recipe, subject)
@@ -69,7 +68,7 @@ def check_lengths(episodes: Sequence[Example], subject: Subject) -> None:
 
 
 def usable(
-    recipe: Recipe, episodes: Sequence[Example], needs_answer: bool, missing: Callable[[Example], str]
+    recipe: Recipe, episodes: Sequence[Example], needs_answer: bool, unfit: Callable[[Example], str]
 ) -> tuple[Sequence[Example], str]:
     """The episodes with the places that are edited, and a counterpart that can lend its values; how many have not.
 
@@ -77,20 +76,17 @@ def usable(
     """
     others = recipe.counterparts(episodes) or list(episodes)
     pairs = list(zip(episodes, others, strict=True))
-    reasons = [missing(one) or _unfit(one, other, recipe.changed_variable, needs_answer) for one, other in pairs]
+    placeless = [unfit(one) for one in episodes]
+    lending = [_unfit(one, other, recipe.changed_variable, needs_answer) for one, other in pairs]
+    reasons = [one or other for one, other in zip(placeless, lending, strict=True)]
     counts = Counter(filter(None, reasons))
     if not counts:
         return episodes, ""
     left_out = ", ".join(f"{count} {reason}" for reason, count in counts.items())
     kept = [episode for episode, reason in zip(episodes, reasons, strict=True) if not reason]
     if not kept:
-        key = (
-            ("places",)
-            if "without place" in left_out
-            else ("ablation", "variable")
-            if recipe.ablates
-            else ("variable",)
-        )
+        variable = ("ablation", "variable") if recipe.ablates else ("variable",)
+        key = (recipe.place_key,) if any(placeless) else variable
         raise KeyedError([(key, f"none of {len(episodes)} examples can be used: {left_out}")])
     return kept, f"{sum(counts.values())} of {len(episodes)} examples left out: {left_out}"
 

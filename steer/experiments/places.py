@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from steer.anatomy.layout import Layout
 from steer.anatomy.nodes import parse_site
 from steer.base.errors import KeyedError
-from steer.models.places import task_sequence, there
-from steer.plan.plan import EACH, Plan, Spot
+from steer.models.places import paired, task_sequence, there, unpaired
+from steer.plan.plan import EACH, Exchanged, Plan, Spot, Turned, values_within
 from steer.results.details import PlaceTokens
 from steer.tasks.task import PROMPT, Example, Task
 
@@ -58,6 +58,30 @@ def place_warnings(plan: Plan, lengths: Mapping[str, int], layout: Layout) -> di
             warnings[run.condition] = text
         earlier = "" if run.condition else text
     return warnings
+
+
+def misfit(plan: Plan, layout: Layout) -> Callable[[Example], str]:
+    """Why a plan cannot be run on an example; empty if it can."""
+    missing, unfit = missing_place(plan, layout), not_exchanged(plan)
+    return lambda example: missing(example) or unfit(example)
+
+
+def not_exchanged(plan: Plan) -> Callable[[Example], str]:
+    """Why the places that a plan exchanges cannot be, or are not where it edits."""
+    edits = [(edit, value) for run in plan.runs for edit in run.edits for value in values_within(edit.value)]
+    wanted = dict.fromkeys((v.places, edit.places) for edit, v in edits if isinstance(v, Exchanged | Turned))
+
+    def unfit(example: Example) -> str:
+        return next(filter(None, (_not_exchanged(example, *places) for places in wanted)), "")
+
+    return unfit
+
+
+def _not_exchanged(example: Example, two: tuple[Spot, Spot], edited: tuple[Spot, ...]) -> str:
+    why, moved = unpaired(example, two), {place for pair in paired(example, two) for place in pair}
+    if why or not edited or not moved.isdisjoint(there(example, PROMPT, edited)):
+        return why
+    return f"in which nothing is exchanged at {', '.join(map(str, edited))}"
 
 
 def missing_place(plan: Plan, layout: Layout) -> Callable[[Example], str]:

@@ -30,6 +30,21 @@ def there(example: Example, sequence: str, spots: Sequence[int | str]) -> list[i
     return [*numbered, *(place for name in names for place in named_places(example, name))]
 
 
+def paired(example: Example, two: tuple[int | str, int | str]) -> list[tuple[int, int]]:
+    """The places of the prompt, from 0, that two spots exchange; a span's one by one."""
+    return list(zip(*(there(example, PROMPT, [spot]) for spot in two), strict=False))
+
+
+def unpaired(example: Example, two: tuple[int | str, int | str]) -> str:
+    """Why two spots cannot be exchanged in an example; empty if they can."""
+    one, other = (there(example, PROMPT, [spot]) for spot in two)
+    if not one or not other:
+        return f"without place {two[1] if one else two[0]!r}"
+    if len(one) != len(other):
+        return f"in which {two[0]!r} and {two[1]!r} are of different lengths"
+    return f"in which {two[0]!r} and {two[1]!r} overlap" if {*one} & {*other} else ""
+
+
 def chosen(layout: Layout, site: Site, spots: Sequence[int | str], batch: Batch, examples: Sequence[Example]) -> Tensor:
     """B T: true where a site of a batch is at one of these places. `examples`: the list that the batch is of."""
     sequence, tokens = task_sequence(layout, site), batch.tokens[layout.sequence(site)]

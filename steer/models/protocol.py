@@ -23,7 +23,6 @@ from torch import Tensor, nn
 from steer.anatomy.layout import Layout
 from steer.anatomy.nodes import BETWEEN_TOKENS, Node, Site
 from steer.models.steps import Steps
-from steer.tasks.task import PROMPT
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,11 +49,6 @@ class Batch:
         there = self.places.get(sequence)
         return list(places) if there is None else there[list(rows), list(places)].tolist()
 
-    def in_prompt(self, place: int) -> list[int]:
-        """In which column of each row a place of the prompt is."""
-        rows = range(len(self.rows))
-        return self.columns(PROMPT, rows, [place] * len(rows))
-
 
 def _numbered(columns: Tensor) -> Tensor:
     """B 1: the number of each row."""
@@ -79,6 +73,7 @@ class Directions:
     constant: Tensor  # B T: the share of biases, which are nobody's write
 
 
+Exchange: TypeAlias = tuple[list[int], list[int], list[int]]  # rows of a batch, and in each two columns
 Writes: TypeAlias = Callable[[Node], Tensor]  # what a node writes into its stream: B T D
 
 
@@ -116,8 +111,8 @@ class Model(Protocol):
 class Rotating(Protocol):
     """Models that rotate queries and keys by their positions."""
 
-    def turned(self, port: Site, before: Tensor, batch: Batch, exchanged: tuple[list[int], list[int]]) -> Tensor:
-        """One head's query or key, from what it is before rotation, two columns having each other's position."""
+    def turned(self, port: Site, before: Tensor, batch: Batch, exchanged: Exchange) -> Tensor:
+        """One head's query or key, from what it is before rotation, pairs of columns having each other's position."""
         ...
 
 

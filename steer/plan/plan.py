@@ -67,10 +67,10 @@ class Resampled:
 
 @dataclass(frozen=True)
 class Exchanged:
-    """A value with two places of the prompt exchanged (counted from 1)."""
+    """A value with two places of the prompt exchanged (from 1, or by name: spans of as many places, one by one)."""
 
     value: Value
-    places: tuple[int, int]
+    places: tuple[Spot, Spot]
     keys: bool = False  # between tokens: as they are looked at; else as they look
 
     def __str__(self) -> str:
@@ -79,13 +79,13 @@ class Exchanged:
 
 @dataclass(frozen=True)
 class Turned:
-    """A rotated query or key, had two places of the prompt (counted from 1) each other's position.
+    """A rotated query or key, had two places of the prompt each other's position.
 
     `value` is what it is before rotation.
     """
 
     value: Value
-    places: tuple[int, int]
+    places: tuple[Spot, Spot]
 
     def __str__(self) -> str:
         return f"{self.value}, rotated with places {self.places[0]} and {self.places[1]} exchanged"

@@ -33,12 +33,12 @@ def one_link(
     return Edit(target, Rebuilt(Of(CLEAN), ((source, ablated),), recomputed), places)
 
 
-def exchange(layout: Layout, ports: Sequence[Site], tokens: tuple[int, int], places: tuple[Spot, ...]) -> list[Edit]:
+def exchange(layout: Layout, ports: Sequence[Site], tokens: tuple[Spot, Spot], places: tuple[Spot, ...]) -> list[Edit]:
     """Two tokens' positions exchanged, as seen by these ports."""
     return [Edit(*_exchanged(layout, port, tokens), places) for port in ports]
 
 
-def _exchanged(layout: Layout, port: Site, tokens: tuple[int, int]) -> tuple[Site, Value]:
+def _exchanged(layout: Layout, port: Site, tokens: tuple[Spot, Spot]) -> tuple[Site, Value]:
     """Positions enter as embeddings, by rotation, or as a bias of the scores: which one it is was checked before."""
     positions = layout.positions(port)
     if positions is not None:

@@ -29,6 +29,7 @@ from steer.plan.plan import (
     Rebuilt,
     Resampled,
     Scaled,
+    Spot,
     Sum,
     Value,
     Within,
@@ -37,7 +38,7 @@ from steer.plan.plan import (
 from steer.recipe.edits import exchange
 from steer.recipe.lowering import Lowering
 from steer.recipe.meant import differing
-from steer.recipe.schema import Spots
+from steer.recipe.schema import Spots, TwoSpots
 from steer.recipe.stored import read_used
 from steer.results.directions import Direction, random_like
 
@@ -95,9 +96,15 @@ class _Said(Strict):
         return self
 
 
+class Between(Strict):
+    """As if two tokens had each other's position."""
+
+    positions: TwoSpots
+
+
 # `from` is a word of Python's own: a class cannot spell a field so, `create_model` can.
 _FROM: Any = Annotated[
-    Literal["counterpart", "positions"] | Recorded | None,
+    Literal["counterpart", "positions"] | Recorded | Between | None,
     Field(description="the counterpart's value; another condition's; as if two tokens had each other's position"),
 ]
 _FIELDS: Any = {"from": (_FROM, None)}
@@ -146,10 +153,11 @@ def _made(said: Any, lowering: Lowering, key: Key, variable: str | None) -> Made
     way = next(name for name in WAYS if getattr(said, name) is not None)
     if "counterpart" in (said.ablate, getattr(said, "from"), said.project and said.project.inside) and not variable:
         lowering.names.fault((*key, way), "a counterpart needs `variable`: in what do they differ?")
-    if getattr(said, "from") == "positions":
+    if getattr(said, "from") == "positions" or isinstance(getattr(said, "from"), Between):
         return _exchanged(said, lowering, key)
     into = lowering.names.ports((*key, "into"), said.into) if said.into else []
     sites = _sources(said, lowering, key, into) if said.into else _sites(said, lowering, key)
+    lowering.check_places(sites, said.places, (*key, "places"))
     sites = differing(said, lowering, (*key, "sites"), sites) if not lowering.names.faults else []
     if lowering.names.faults:
         return NOTHING
@@ -224,14 +232,24 @@ def _value(said: Any, lowering: Lowering) -> Value:
 
 
 def _exchanged(said: Any, lowering: Lowering, key: Key) -> Made:
-    ports, known = lowering.names.ports((*key, "sites"), said.sites), lowering.recipe.task.exchange
-    lowering.check_positions((*key, "sites"), ports)
-    if known is None:
-        text = f"the task {lowering.recipe.task.name!r} has no two tokens whose positions can be exchanged"
-        lowering.names.fault((*key, "from"), text)
-    if known is None or lowering.names.faults:
+    ports = lowering.names.ports((*key, "sites"), said.sites)
+    lowering.check_positions((*key, "sites"), ports, said.places, (*key, "places"))
+    two = _two_places(getattr(said, "from"), lowering, (*key, "from"))
+    if two is None or lowering.names.faults:
         return NOTHING
-    return Made((Version(tuple(exchange(lowering.layout, ports, known.places, said.places))),))
+    return Made((Version(tuple(exchange(lowering.layout, ports, two, said.places))),))
+
+
+def _two_places(given: Any, lowering: Lowering, key: Key) -> tuple[Spot, Spot] | None:
+    """The two that are named, or else the task's own."""
+    if isinstance(given, Between):
+        lowering.check_exchanged((*key, "positions"), given.positions)
+        return given.positions
+    if (known := lowering.recipe.task.exchange) is not None:
+        return known.places
+    text = f"the task {lowering.recipe.task.name!r} has no two tokens whose positions can be exchanged"
+    lowering.names.fault(key, f"{text}; say which (from: {{positions: [1, last]}})")
+    return None
 
 
 def _added(said: Any, lowering: Lowering, key: Key, sites: Sequence[Site], into: Sequence[Site]) -> Made:

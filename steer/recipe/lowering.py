@@ -173,12 +173,12 @@ class Lowering:
             self.names.fault(key, f"{wanted.value} ablation leaves position embeddings as they are")
         return kept
 
-    def check_places(self, sites: Iterable[Site]) -> None:
-        """Note a fault for places that the sites do not have, of the prompt or of the answer."""
+    def check_places(self, sites: Iterable[Site], places: Sequence[Spot] | None = None, key: Key = ("places",)) -> None:
+        """Note a fault for places (the recipe's own, or others) that the sites do not have, of prompt or answer."""
         decoding = [site for site in sites if self.layout.sequence(site) != self.layout.prompt]
-        for number, place in enumerate(self.recipe.places):
+        for number, place in enumerate(self.recipe.places if places is None else places):
             text = self._strange_place(place, decoding)
-            fault = (("places", number), text)
+            fault: tuple[Key, str] = ((*key, number), text)
             if text and fault not in self.names.faults:
                 self.names.faults.append(fault)
 
@@ -194,9 +194,22 @@ class Lowering:
             return unknown("place", place, known)
         return f"{of_answer}; {place} is of the prompt" if answering and place not in self.recipe.place_words else ""
 
-    def check_positions(self, key: Key, ports: Sequence[Site]) -> None:
-        """Positions of the prompt reach each port directly, as embeddings, by rotation or as a bias of its scores."""
-        layout = self.layout
+    def check_exchanged(self, key: Key, two: tuple[Spot, Spot]) -> None:
+        """Two places of the prompt, so that each can have the other's position."""
+        known = (LAST, *self.recipe.task.span_names)
+        for number, spot in enumerate(two):
+            if isinstance(spot, str) and spot not in known:
+                self.names.fault((*key, number), unknown("place", spot, known))
+        if two[0] == two[1]:
+            self.names.fault(key, f"{two[0]!r} stands here twice: two places of the prompt are exchanged")
+
+    def check_positions(
+        self, key: Key, ports: Sequence[Site], places: Sequence[Spot] | None = None, there: Key = ("places",)
+    ) -> None:
+        """Positions of the prompt reach each port directly, as embeddings, by rotation or as a bias of its scores.
+
+        `places`: those that are edited, if not the recipe's own; `there`: where they are named."""
+        layout, places = self.layout, self.recipe.places if places is None else places
         for port in ports:
             node = layout.positions(port)
             if node is None and not (layout.is_rotated(port) or layout.is_biased(port)):
@@ -205,10 +218,10 @@ class Lowering:
                 self.names.fault(key, f"{port} does not read the prompt's positions{ends}", port)
             elif layout.sequence(port if node is None else Site(node)) != layout.prompt:
                 self.names.fault(key, f"{port} does not read the prompt's positions", port)
-            elif node is None and self.recipe.places and layout.is_biased(port):
+            elif node is None and places and layout.is_biased(port):
                 text = "a bias is of two tokens at once: positions in it are exchanged at all places"
-                self.names.fault(("places",), text)
-        self.check_places(ports)
+                self.names.fault(there, text)
+        self.check_places(ports, places, there)
 
     def check_selection(self, who: str) -> None:
         """Only examples of which something can be changed."""

@@ -106,6 +106,12 @@ Spots: TypeAlias = Annotated[
 ]
 
 
+TwoSpots: TypeAlias = Annotated[
+    tuple[OneSpot, OneSpot],
+    Field(description="two places of the prompt: numbers, from 1; `last`; names of spans of as many tokens"),
+]
+
+
 # A recipe object holds the task itself; its file says where the task comes from.
 TaskField: TypeAlias = Annotated[
     Task,
@@ -137,6 +143,7 @@ class Recipe(Strict):
     takes_places: ClassVar[bool] = True  # does it use `places`?
     predicts: ClassVar[bool] = False  # does the task know the answer under the intervention?
     goes_from_site_to_site: ClassVar[bool] = False  # a number for each: is there a heatmap?
+    place_key: ClassVar[str] = "places"  # which key names the places that every example must have
     place_words: ClassVar[tuple[str, ...]] = ()  # what `places` may say beside numbers, `last` and spans
     if TYPE_CHECKING:  # for pydantic a base class's keys come first, and `kind` is each class's own
         kind: str
@@ -227,9 +234,6 @@ class Recipe(Strict):
     def twins(self) -> tuple[Twin, ...]:
         """Controls that no run of its own plan can be: on other weights, or with other counterparts."""
         return ()
-
-    def check_examples(self, examples: Sequence[Example]) -> None:
-        """Raise if the experiment cannot be done on one of them."""
 
     def counterparts(self, examples: Sequence[Example]) -> list[Example | None]:
         """For each example the one that runs take values from (`Of("counterpart")`), if there are such runs."""

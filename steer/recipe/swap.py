@@ -8,10 +8,9 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from steer.anatomy.named import Ports
-from steer.base.errors import KeyedError
 from steer.base.fields import Fields, refined
 from steer.recipe.lowering import Lowering
-from steer.recipe.schema import BEFORE, Recipe
+from steer.recipe.schema import BEFORE, Recipe, TwoSpots
 from steer.tasks.task import Example, Task
 
 AFTER = "after"
@@ -23,8 +22,9 @@ class Swap(Recipe):
     clean_condition: ClassVar[str] = BEFORE
     ablates: ClassVar[bool] = False
     predicts: ClassVar[bool] = True
+    place_key: ClassVar[str] = "tokens"
     ports: Annotated[Ports, Field(description="a head's q, k or v; globs allowed for the head")]
-    tokens: Annotated[tuple[int, int], Field(description="places in the prompt, counted from 1")] = (1, 2)
+    tokens: TwoSpots = (1, 2)
 
     @classmethod
     def task_fields(cls, task: Task) -> Fields:
@@ -44,22 +44,16 @@ class Swap(Recipe):
 
     def _check_brought(self, lowering: Lowering) -> None:
         """Of a file of prompts any two places may be exchanged; nobody knows the answer to that."""
-        if self.tokens[0] == self.tokens[1] or min(self.tokens) < 1:
-            lowering.names.fault(("tokens",), "two places of the prompt are wanted, counted from 1")
+        lowering.check_exchanged(("tokens",), self.tokens)
         for number, measure in enumerate(self.measures):
             if measure.against != "answer":
                 text = "a file of prompts does not say which answer exchanged positions give"
                 lowering.names.fault(("measures", number, "against"), text)
-
-    def check_examples(self, examples: Sequence[Example]) -> None:
-        for example in examples:
-            if len(example.prompt) < max(self.tokens):
-                text = f"{str(example)!r:.60} has {len(example.prompt)} tokens, no place {max(self.tokens)}"
-                raise KeyedError([(("tokens",), text)])
 
     @property
     def changed_variable(self) -> str | None:
         return self.task.exchange.variable if self.task.exchange is not None else None
 
     def counterfactual(self, examples: Sequence[Example]) -> list[Example]:
-        return [self.task.exchanged(example, self.tokens) for example in examples]
+        known = self.task.exchange
+        return [] if known is None else [self.task.exchanged(example, known.places) for example in examples]

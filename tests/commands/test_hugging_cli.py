@@ -284,7 +284,32 @@ def test_what_a_model_lacks_is_said(folders: Path, tmp_path: Path):
     sources = {"kind": "keep-only-one", "target": "1.2.k", "sources": "dec.pos", "measures": swap["measures"]}
     assert "no position embeddings" in steer("validate", recipe(tmp_path, folders, "qwen3", **sources)).output
     far = recipe(tmp_path, folders, "gpt2", **swap | {"tokens": [1, 4], "ports": "1.2.k"})
-    assert "has 3 tokens, no place 4" in steer("run", far, "-q").output
+    assert "1 without place 4" in steer("run", far).output
+
+
+def test_spans_that_cannot_be_exchanged_are_said(folders: Path, tmp_path: Path):
+    """Lines whose spans do not fit are left out and counted; where none is left, and for a name, there is a fault."""
+    spans = ({"a": [0, 2], "b": [3, 5]}, {"a": [0, 5], "b": [6, 8]}, {"a": [0, 5], "b": [3, 8]}, {"a": [0, 2]})
+    lines = [{"prompt": "w5 w9 w12 w7", "answer": "w8", "spans": one} for one in spans]
+    (tmp_path / "lines.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    swap = {"kind": "position-swap", "ports": "0.2.q", "measures": [{"name": "token-accuracy"}]}
+    swap["task"] = str(tmp_path / "lines.jsonl")
+    done = steer("run", recipe(tmp_path, folders, "gpt2", **swap, tokens=["a", "b"]), "--json")
+    assert {row["counted"] for row in result_of(done)["rows"]} == {1}
+    for text in (
+        "1 in which 'a' and 'b' are of different lengths",
+        "1 in which 'a' and 'b' overlap",
+        "1 without place 'b'",
+    ):
+        assert text in done.stdout
+    for tokens, text in (
+        (["a", "bb"], "no place named 'bb'; did you mean b?"),
+        (["a", "a"], "'a' stands here twice"),
+        ([2, "last"], "nothing is exchanged at 1"),
+    ):
+        done = steer("run", recipe(tmp_path, folders, "gpt2", **swap, tokens=tokens, places=[1]))
+        assert done.exit_code == 2
+        assert text in done.output, done.output
 
 
 @pytest.mark.parametrize("dtype", ["float64", "bfloat16"])

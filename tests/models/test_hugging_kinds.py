@@ -224,57 +224,6 @@ def test_what_is_written_greedily_is_what_the_model_writes(family: str, tmp_path
             assert in_twos[name, row][: len(said)] == said
 
 
-def exchanged(length: int, first: int, second: int) -> list[int]:
-    order = list(range(length))
-    order[first], order[second] = second, first
-    return order
-
-
-def swapped(family: str, port: str, places: tuple[int, int]) -> Condition:
-    """Two columns have each other's position on the direct path to one port, everything else clean."""
-    own = Own(model(family).module.model)
-
-    def edits(trial: Trial) -> by_hand.Edits:
-        order = exchanged(len(trial.clean[by_hand.node_of(port)]), *places)
-        frozen = {node: put(trial.clean[node]) for node in own.nodes}
-        table = f"{port[:3]}.pos"
-        if table in own.whole:
-            return {port: put(trial.run(frozen | {table: put(trial.clean[table][order])})[port])}
-        if family.startswith("t5"):
-            site = f"{by_hand.node_of(port)}.bias"
-            return {site: put(bucketed(own, port, order))}
-        return {port: put(trial.run(frozen, positions=order)[port])}
-
-    return edits
-
-
-def bucketed(own: Own, port: str, order: list[int]) -> Tensor:
-    """T5's bias of one head, its buckets computed from exchanged positions."""
-    maker = own.attention["enc-self-0"]
-    plain, turned = torch.arange(len(order)), torch.tensor(order)
-    queries, keys = (turned, plain) if port.endswith("q") else (plain, turned)
-    far = keys[None, :] - queries[:, None]
-    buckets = maker._relative_position_bucket(
-        far, bidirectional=True, num_buckets=maker.relative_attention_num_buckets,
-        max_distance=maker.relative_attention_max_distance,
-    )  # fmt: skip
-    head = int(port.rpartition(".")[0].rpartition(".")[2])
-    return maker.relative_attention_bias(buckets)[..., head]
-
-
-@pytest.mark.parametrize("side", ["q", "k"])
-def test_positions_are_exchanged_as_one_port_sees_them(family: str, side: str, tmp_path: Path):
-    p, before = parts_of(family), len(frame_of(family)[0])
-    port = f"{p.swapped}.{side}"
-    result = ask(
-        tmp_path, family, kind="position-swap", ports=port, tokens=[1, 3], measures=[{"name": "token-accuracy"}],
-        tensors=["logits", p.pattern],
-    )  # fmt: skip
-    same(result, "before", bare, family)
-    same(result, "after", swapped(family, port, (before, before + 2)), family)
-    assert float((result.tensors["after/logits"] - result.tensors["before/logits"]).abs().max()) > 1e-6
-
-
 def test_attention_is_measured_on_the_models_own_patterns(family: str, tmp_path: Path):
     """Mass on the words that come next and on a span, and one example's pattern: clean, and with a source ablated."""
     p, before = parts_of(family), len(frame_of(family)[0])

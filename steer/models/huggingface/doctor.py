@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from steer.base.errors import CheckpointError
-from steer.models.huggingface import checks, edits
+from steer.models.huggingface import checks, edits, exact
 from steer.models.huggingface.findings import Finding
 from steer.models.huggingface.model import HuggingFaceModel
 from steer.tasks.task import Example, PlainExample
@@ -23,11 +23,16 @@ class Report:
     name: str
     dtype: str
     findings: tuple[Finding, ...]
-    notes: tuple[str, ...] = ()  # what could not be checked
+    notes: tuple[str, ...] = ()  # what could not be checked, or is too small for the dtype
 
     @property
     def ok(self) -> bool:
         return all(finding.ok for finding in self.findings)
+
+    @property
+    def refused(self) -> bool:
+        """Does a run refuse the model?"""
+        return any(finding.refuses for finding in self.failed)
 
     @property
     def failed(self) -> tuple[Finding, ...]:
@@ -49,14 +54,14 @@ def findings(model: HuggingFaceModel, examples: Sequence[Example]) -> Iterator[F
     yield checks.padded(model, examples)
     yield checks.mates(model, examples)
     yield edits.own_values(model, batch)
-    yield from edits.other_values(model, batch)
+    yield from exact.other_values(model, batch)
 
 
 def _quick(model: HuggingFaceModel, examples: Sequence[Example]) -> Iterator[Finding]:
     batch = model.encode(examples, list(range(len(examples))))
-    yield checks.forward(model, batch)
-    yield checks.alone(model, examples)
-    yield from checks.causal(model, batch)
+    yield replace(checks.forward(model, batch), refuses=True)
+    yield replace(checks.alone(model, examples), refuses=True)
+    yield from (replace(finding, refuses=True) for finding in checks.causal(model, batch))
 
 
 @torch.no_grad()
@@ -78,7 +83,9 @@ def refuse(report: Report) -> None:
 
 
 def _report(model: HuggingFaceModel, name: str, findings: Iterator[Finding]) -> Report:
-    return Report(name, str(model.like.dtype).removeprefix("torch."), tuple(findings))
+    made = tuple(findings)
+    notes = tuple(finding.note for finding in made if finding.note)
+    return Report(name, str(model.like.dtype).removeprefix("torch."), made, notes)
 
 
 def made_up(model: HuggingFaceModel) -> list[Example]:

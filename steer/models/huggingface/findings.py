@@ -17,6 +17,15 @@ class Finding:
     place: str = ""  # where it is largest; of steps, the first that parts
     is_effect: bool = False  # must be more than the tolerance, not less
     of: int = 0  # how many things were compared
+    rounded: str = ""  # where it failed in the model's own dtype, if this is what float64 says
+    refuses: bool = False  # is it made before every run, which it then refuses?
+
+    @property
+    def note(self) -> str:
+        """What must be said of a check that holds in float64 alone."""
+        if not self.rounded or not self.ok:
+            return ""
+        return f"{self.words}: in float64; in the model's own numbers it rounds away at {self.rounded}"
 
     @property
     def ok(self) -> bool:

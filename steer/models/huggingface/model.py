@@ -21,7 +21,7 @@ from steer.models.huggingface.parts import Row
 from steer.models.huggingface.state import State
 from steer.models.huggingface.steps import BlockSteps, path_of
 from steer.models.huggingface.wired import Wired
-from steer.models.protocol import Batch, Directions, Readout, Writes
+from steer.models.protocol import Batch, Directions, Exchange, Readout, Writes
 from steer.models.vocabulary import Vocabulary
 from steer.tasks.task import Example
 
@@ -118,8 +118,8 @@ class HuggingFaceModel:
         normed = self.module.final_norm(self.layout.streams[-1].name)(stream)
         return self.module.capped(self.module.raw_logits(normed))
 
-    def turned(self, port: Site, before: Tensor, batch: Batch, exchanged: tuple[list[int], list[int]]) -> Tensor:
-        (first, second), rows = exchanged, list(range(len(before)))
+    def turned(self, port: Site, before: Tensor, batch: Batch, exchanged: Exchange) -> Tensor:
+        rows, first, second = exchanged
         cos, sin = (turn.expand(len(before), -1, -1).clone() for turn in self._angles(port, batch))
         for turn in (cos, sin):
             turn[rows, first], turn[rows, second] = turn[rows, second], turn[rows, first]

@@ -45,6 +45,7 @@ class Intervene(Recipe):
     clean_condition: ClassVar[str] = BEFORE
     ablates: ClassVar[bool] = False
     takes_places: ClassVar[bool] = False
+    place_key: ClassVar[str] = "conditions"
     kind: Literal["intervene"]
     conditions: Annotated[tuple[Joint, ...], AT_LEAST_ONE]
     variable: Annotated[
