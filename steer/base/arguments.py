@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import wraps
 from os import PathLike
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from steer.base.errors import SteerError
 
@@ -31,35 +31,59 @@ def _seed(given: object) -> bool:
     return isinstance(given, int) and not isinstance(given, bool) and given >= 0
 
 
+def _number(given: object) -> bool:
+    return isinstance(given, int | float) and not isinstance(given, bool)
+
+
 def _path(given: object) -> bool:
-    return isinstance(given, str | PathLike)
+    return isinstance(given, str | PathLike) and "\0" not in str(given)
 
 
 def _many(given: object) -> bool:
     return isinstance(given, Iterable) or hasattr(given, "prompt")
 
 
-def _paths(given: object) -> bool:
-    return isinstance(given, tuple) and all(map(_path, given))
+def _sizes(given: object) -> bool:
+    return _text(given) or _whole(given) or (isinstance(given, Collection) and all(map(_size, given)))
+
+
+def _size(given: object) -> bool:
+    return _text(given) or _whole(given)
+
+
+def _pair(given: object) -> bool:
+    return isinstance(given, Collection) and len(given) == 2 and all(map(_whole, given))
 
 
 def _result(given: object) -> bool:
     return _path(given) or hasattr(given, "rows")
 
 
-KINDS: dict[str, tuple[str, Callable[[object], bool]]] = {  # name of an argument -> what it is, and whether it is
-    **dict.fromkeys(("prompt", "head", "preset"), ("a text", _text)),
-    "heads": ("a name or a pattern of names", _text),
-    **dict.fromkeys(("episode", "n", "start"), ("a whole number", _whole)),
-    "seed": ("a whole number from 0 on", _seed),
-    **dict.fromkeys(("out", "folder", "file"), ("a path", _path)),
-    "files": ("paths", _paths),
-    **dict.fromkeys(("first", "second"), ("a result or its folder", _result)),
-    **dict.fromkeys(("sites", "swap", "formats"), ("a list of names", _texts)),
-    "changes": ("a list of `key=value`, or a dict", _texts),
-    "example": ("a text or an example", lambda given: _text(given) or hasattr(given, "prompt")),
-    "prompts": ("a list of texts", _many),
+Kind: TypeAlias = tuple[str, Callable[[object], bool]]  # what it is, and whether something is one
+NAMES: Kind = ("a list of names", _texts)
+KINDS: dict[str, Kind] = {  # by what a verb says of an argument, `None` left out
+    "str": ("a text", _text),
+    "int": ("a whole number", _whole),
+    "float": ("a number", _number),
+    **dict.fromkeys(("Path | str", "str | Path", "Path"), ("a path", _path)),
+    **dict.fromkeys(("Sequence[str]", "Sequence[str] | str", "str | Sequence[str]", "tuple[str, str]"), NAMES),
+    "Changes": ("a list of `key=value`, or a dict", _texts),
+    "Result | Path | str": ("a result or its folder", _result),
+    "Example | str": ("a text or an example", lambda given: _text(given) or hasattr(given, "prompt")),
+    "Sequence[Any] | str": ("a list of texts", _many),
+    "int | str | Sequence[int | str]": ("a number, `all`, or a list of them", _sizes),
+    "tuple[int, int]": ("a pair of whole numbers", _pair),
 }
+NAMED: dict[str, Kind] = {  # by its own name, where less is allowed, or more
+    "seed": ("a whole number from 0 on", _seed),
+    **dict.fromkeys(("name", "like"), ("a name or a path", _path)),
+}
+
+
+def kind_of(parameter: inspect.Parameter) -> Kind | None:
+    """What an argument must be, if that can be told from what the verb says of it."""
+    said = str(parameter.annotation).removesuffix(" | None")
+    return NAMED.get(parameter.name) or KINDS.get(said)
 
 
 def checked(verb: F) -> F:
@@ -81,10 +105,12 @@ def checked(verb: F) -> F:
 def _check(signature: inspect.Signature, given: Mapping[str, object]) -> None:
     faults = []
     for name, value in given.items():
-        if name not in KINDS or (value is None and signature.parameters[name].default is None):
+        parameter = signature.parameters[name]
+        kind = kind_of(parameter)
+        if kind is None or (value is None and str(parameter.annotation).endswith("None")):
             continue
-        wanted, fits = KINDS[name]
-        if not fits(value):
-            faults.append(f"{name}: {wanted} is needed, not {value!r:.60}")
+        wanted, fits = kind
+        several = value if parameter.kind is parameter.VAR_POSITIONAL and isinstance(value, tuple) else (value,)
+        faults += [f"{name}: {wanted} is needed, not {one!r:.60}" for one in several if not fits(one)]
     if faults:
         raise SteerError(*faults)

@@ -18,7 +18,7 @@ def align(
     k: Annotated[
         list[str] | None, typer.Option("-k", help="Dimensions of each site, or all; repeatable (1, 2, 4).")
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, max=20, help="Number of starts of the search.")] = 1,
+    seeds: Annotated[int, typer.Option(help="Number of starts of the search.")] = 1,
     epochs: Annotated[int, typer.Option(min=1, max=1000, help="How often a training example is seen.")] = 20,
     train: Annotated[int, typer.Option(min=8, max=10_000, help="Examples that it is learnt on.")] = 300,
     episodes: Annotated[int, typer.Option(min=1, max=10_000, help="Others, that it is judged on.")] = 300,

@@ -16,6 +16,7 @@ from steer.results.result import Result
 from steer.tasks import TASKS
 
 SIZES = (1, 2, 4)  # dimensions, where none are named
+MOST_SEEDS = 20
 MEASURES = [{"name": "exact-match", "decoding": "greedy", "against": "counterfactual"}]
 
 
@@ -44,6 +45,8 @@ def align_recipe(
     train: int = 300, episodes: int = 300, no_controls: str = "", task: Path | str | None = None,
 ) -> Loaded:  # fmt: skip
     """The recipe, checked."""
+    if not 1 <= seeds <= MOST_SEEDS:
+        raise SteerError(f"--seeds: from 1 to {MOST_SEEDS}, not {seeds}")
     needed = {} if task is not None else dict(TASKS[task_of(checkpoint)].needed.keys)
     trained = {} if task is not None else {"split": TASKS[task_of(checkpoint)].splits[0]}
     keys: Json = {

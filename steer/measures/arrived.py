@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from steer.anatomy.nodes import Site
+from steer.anatomy.nodes import Site, parse_site
 from steer.measures.setting import Setting
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from steer.models.protocol import Batch, Reading
 
-Change: TypeAlias = tuple[str, int, str]  # a condition, the number of a measure, a node that it reads
+Change: TypeAlias = tuple[str, int, str]  # a condition, the number of a measure, a site that it reads
 ROUNDING = 64  # times the dtype's precision: the change that summing a stream again may cause
 NOTHING_ARRIVED = "the same as in the clean run: nothing that was edited arrives here"
 
@@ -36,7 +36,7 @@ class Arrived:
             return
         for number in measures:
             for site in self.numbers[number]:
-                self.merge({(condition, number, str(site.node)): self._change(batch, values, site, number)})
+                self.merge({(condition, number, str(site)): self._change(batch, values, site, number)})
 
     def take(self) -> dict[Change, float]:
         """Hand out what was gathered, and begin again with nothing."""
@@ -56,6 +56,7 @@ class Arrived:
         return max(0.0, float((one - two).abs().max()) - limit)
 
     def warning(self, condition: str, number: int, of: str = "") -> str:
-        """`of`: the node that a row is about, where each row is made of one node's values alone."""
-        found = {node: change for (run, one, node), change in self.largest.items() if (run, one) == (condition, number)}
-        return NOTHING_ARRIVED if found and found.get(of, max(found.values())) == 0.0 else ""
+        """`of`: the node or site that a row is about, where each row is made of its values alone."""
+        found = {site: change for (run, one, site), change in self.largest.items() if (run, one) == (condition, number)}
+        own = [change for site, change in found.items() if of in (site, str(parse_site(site).node))]
+        return NOTHING_ARRIVED if found and max(own or found.values()) == 0.0 else ""

@@ -38,7 +38,6 @@ class AttentionMeasure(Measure):
     """`accuracy`: the most attended token is the right next one. `mass`: how much attention right tokens get."""
 
     step_by_step: ClassVar[bool] = True
-    apart: ClassVar[bool] = True
     name: Literal["attention-accuracy", "attention-mass"]
     heads: Annotated[Heads, Field(description="heads to measure")]
     against: Annotated[
@@ -48,6 +47,10 @@ class AttentionMeasure(Measure):
         str | None, Field(description="right is what stands in this span of the prompt, whatever is to be said next")
     ] = None
     definition: Definition = PAPER
+
+    @property
+    def apart(self) -> bool:
+        return True
 
     @classmethod
     def task_fields(cls, task: Task) -> Fields:

@@ -51,6 +51,11 @@ class AttributionMeasure(Measure):
     steps: Annotated[Steps, Field(description="of the answer: its first token, or the mean over all")] = "all"
     definition: Definition = PAPER
 
+    @property
+    def apart(self) -> bool:
+        """A share of variance is of the whole stream's; a share of the logit is of its component's write alone."""
+        return self.definition == PAPER
+
     def reads(self, names: KeyedNames, task: Task, key: Key) -> Reads:
         nodes = self._writers(names, (*key, "components"))
         writes = tuple(map(names.layout.write, nodes))

@@ -43,6 +43,10 @@ class LensMeasure(Measure):
     ] = "probability"
     against: Annotated[Literal["answer", "counterfactual"], Field(description="whose tokens")] = "answer"
 
+    @property
+    def apart(self) -> bool:
+        return True
+
     def reads(self, names: KeyedNames, task: Task, key: Key) -> Reads:
         points = lens_points(names.layout)
         named = names.sites((*key, "sites"), self.sites) if self.sites else points

@@ -85,7 +85,6 @@ class Measure(Strict):
 
     figures: ClassVar[Mapping[str, str]] = {}  # a figure that draws nothing else -> the name of what it draws
     step_by_step: ClassVar[bool] = False  # held against an answer token by token: both must be of one length
-    apart: ClassVar[bool] = False  # is each row made of one node's values alone?
     by_site: ClassVar[bool] = False  # are its rows of sites and places, for a heatmap?
     if TYPE_CHECKING:  # for pydantic a base class's keys would come first
         name: str
@@ -100,6 +99,11 @@ class Measure(Strict):
     def task_fields(cls, task: Task) -> Fields:
         """Keys whose choices or words are the task's, as `create_model` takes them."""
         return {}
+
+    @property
+    def apart(self) -> bool:
+        """Is each row made of the values of one node, or of one site, alone?"""
+        return False
 
     @property
     def foresees(self) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from steer.base.arguments import checked
 from steer.base.json import Json
 from steer.base.shown import Card, Shown
 from steer.results.details import Detail
@@ -69,6 +70,7 @@ class Result(Shown):
 
         return activations_of(self.provenance.checkpoint.name, condition, self.tensors, self.known_axes)
 
+    @checked
     def save(self, folder: Path | str) -> Path:
         """Write the result as `steer run` does, without the figures (`steer draw` makes them). Returns the folder."""
         from steer.results.files import write_result

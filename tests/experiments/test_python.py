@@ -13,7 +13,9 @@ import pytest
 import typer
 
 import steer
+from steer.base.arguments import kind_of
 from steer.commands import app
+from steer.results.result import Result
 
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 VERBS = {name: name for name in COMMANDS} | {"eval": "evaluate", "import": "import_weights"}
@@ -181,6 +183,32 @@ def test_progress_moves_within_one_recipe_also_while_answers_are_written():
     assert sum(one < 0.5 for one in told) >= 2  # the passes before anything is written are the smaller part
 
 
+def test_one_word_may_mean_different_things_to_different_verbs(tmp_path: Path):
+    """`start`: a number to `episodes`, a checkpoint to `train`; `heads`: a pattern of names, or how many there are."""
+    with pytest.raises(steer.SteerError, match="no checkpoint named 'sed1'; did you mean seed1"):
+        steer.train(tmp_path / "run", preset="tiny", start="sed1")
+    with pytest.raises(steer.SteerError, match="start: a whole number is needed, not 'sed1'"):
+        steer.episodes(1, start="sed1")  # type: ignore[arg-type]
+    with pytest.raises(steer.SteerError, match="a state dict does not say everything: give --norm-first"):
+        steer.import_weights(tmp_path / "nowhere.safetensors", tmp_path / "new", heads=8)
+    with pytest.raises(steer.SteerError, match="heads: a text is needed, not 8"):
+        steer.attend_all("B | B = red", heads=8)  # type: ignore[arg-type]
+
+
+ELSEWHERE = {  # told by the verb itself, or taken as it is
+    "Any", "CheckpointLike", "Drawable", "Example", "RecipeLike", "Sequence[str | Path]", "Task", "Tell", "bool",
+    "bool | str", "str | float | Sequence[float]", "torch.dtype",
+}  # fmt: skip
+
+
+def test_what_every_argument_of_every_verb_must_be_is_known():
+    for verb in sorted(set(steer.__all__) - {"SteerError", "__version__"}):
+        for parameter in inspect.signature(steer._verb(verb)).parameters.values():
+            said = str(parameter.annotation).removesuffix(" | None")
+            known = kind_of(parameter) is not None or said in ELSEWHERE
+            assert known or said.startswith(("Callable[", "Literal[")), (verb, parameter)
+
+
 def test_an_argument_of_the_wrong_kind_is_answered_in_words(tmp_path: Path):
     prompt = "B S A | A = red | B = blue | A S B = blue red"
     wrong = {
@@ -197,6 +225,20 @@ def test_an_argument_of_the_wrong_kind_is_answered_in_words(tmp_path: Path):
         "start: a whole number is needed, not True": lambda: steer.episodes(1, start=True),
         "prompts: a list of texts is needed, not 3": lambda: steer.activations("tiny", 3, ["enc.tok"]),
         "sites: a list of names is needed, not [3]": lambda: steer.activations("tiny", [prompt], [3]),
+        "answers: a list of names is needed, not 3": lambda: steer.activations(
+            "tiny", [prompt], ["enc.tok"], answers=3
+        ),
+        "device: a text is needed, not []": lambda: steer.run("keep_one_k", device=[]),
+        "memory: a text is needed, not 1.5": lambda: steer.run("keep_one_k", memory=1.5),
+        "task: a path is needed, not 3": lambda: steer.attend("dec-cross-0.0", prompt, task=3),
+        r"task: a path is needed, not 'x\x00'": lambda: steer.attend("dec-cross-0.0", prompt, task="x\0"),
+        "files: a path is needed, not 3": lambda: steer.migrate(tmp_path, 3),
+        "k: a number, `all`, or a list of them is needed, not 1.5": lambda: steer.align("enc.tok", "argument", 1.5),
+        "seeds: a whole number is needed, not None": lambda: steer.align("enc.tok", "argument", seeds=None),
+        "--seeds: from 1 to 20, not -1": lambda: steer.align("enc.tok", "argument", seeds=-1),
+        "threads: a whole number is needed, not (1,)": lambda: steer.train(tmp_path, preset="tiny", threads=(1,)),
+        "threshold: a number is needed, not 'x'": lambda: steer.discover("tiny", threshold="x"),
+        "folder: a path is needed, not 3": lambda: Result.save(None, 3),  # type: ignore[arg-type]
     }
     for message, call in wrong.items():
         with pytest.raises(steer.SteerError) as told:

@@ -128,6 +128,31 @@ def test_a_head_that_cannot_see_it_is_warned_of_beside_one_that_can():
     assert warned == {("set ablated", "dec-cross-0.1")}
 
 
+def unmoved(measure: str, **keys: str) -> tuple[set[str], set[str]]:
+    """What the rows of an ablated MLP in the decoder's second layer are about: with a warning, and without."""
+    result = small(kind="ablate-set", nodes="dec-mlp-1", episodes={"count": 4}, measures=[{"name": measure} | keys])
+    found: tuple[set[str], set[str]] = (set(), set())
+    for row in result.rows:
+        if row.condition == "set ablated":
+            found[not row.warning.startswith("the same as in the clean run")].add(row.of)
+        assert row.condition == "set ablated" or not row.warning
+    return found
+
+
+def test_a_point_of_the_stream_before_the_edit_is_warned_of():
+    points = {str(site) for site in SMALL_NAMES.layout.points if str(site).startswith("dec")}
+    after = {"dec-resid-1.post", *(point for point in points if point.startswith("dec-resid-2"))}
+    assert unmoved("logit-lens") == (points - after, after)
+
+
+def test_a_component_that_writes_before_the_edit_is_warned_of():
+    """A share of the logit is of one write, at the clean scale; a share of variance is of the whole stream's."""
+    writes = {str(node) for node in SMALL_NAMES.layout.nodes if SMALL_NAMES.layout.reaches_logits(node)}
+    after = {"dec-mlp-1", "constant", *(node for node in writes if "-2" in node)}
+    assert unmoved("logit-attribution") == (writes - after, after)
+    assert unmoved("logit-attribution", definition="authors") == (set(), writes)
+
+
 def test_a_chains_places_are_warned_of_as_well():
     keys = {"kind": "chained-patch", "sources": "enc-self-0.0", "measures": ATTENTION, "episodes": {"count": 5}}
     for chain in (["dec-cross-1.0.k"], ["enc-self-1.0.v", "dec-cross-1.0.k"]):
