@@ -50,6 +50,7 @@ KINDS: list[dict[str, Any]] = [
         {"sites": "enc-self-0.0", "ablate": "zero", "into": ["dec-cross-0.0.k"]},
         {"sites": "enc-mlp-1", "freeze": True}, {"sites": "enc-mlp-1", "from": {"condition": "b"}, "through": "logits"},
         {"sites": "enc.tok", "add": {"direction": "nowhere", "scale": [1.0, 2.0]}},
+        {"sites": "enc-self-0.1.v", "from": {"positions": [1, 3]}},
         {"sites": "enc-mlp-2", "project": {"subspace": "nowhere"}}]}]},
     {"kind": "align", "variable": "index-in-question", "sets": [{"name": "a", "sites": "enc-self-0.0.z"}], "k": [1, 2]},
     {"kind": "ablate-set", "nodes": "enc-self-0.0"},
@@ -73,7 +74,7 @@ def others(value: Any, annotation: Any) -> Iterator[Any]:
         for option in options:
             yield from ([] if value is None else [None]) if option is type(None) else others(value, option)
     elif origin is tuple:
-        yield (3, 4) if options[0] is int else (*(value or ()), *others("", options[0]))
+        yield (3, 4) if options[-1] is not Ellipsis else (*(value or ()), *others("", options[0]))
         if value:
             yield value[::-1] if len(value) > 1 else ()
     elif origin is dict:

@@ -12,7 +12,7 @@ from nothing import ANSWERS, ATTENTION, SMALL_NAMES, random_model, small
 from rig import make_engine
 
 from steer.anatomy.nodes import Node, Site
-from steer.base.errors import SteerError
+from steer.base.errors import ConfigError, SteerError
 from steer.engine.session import Inputs, Session
 from steer.experiments.api import build_recipe
 from steer.experiments.one import run_experiment
@@ -96,7 +96,6 @@ def test_a_checkpoint_is_still_measured_where_nothing_is_edited():
         ({"kind": "ablate-set", "nodes": "dec-self-0.*", "places": [2]}, False),
         # a swap changes nothing where it does not reach
         (STEERED | {"sets": [{"name": "s", "sites": "enc.tok"}]}, False),
-        ({"kind": "position-swap", "ports": "enc-self-0.0.v", "places": [6]}, True),
         ({"kind": "position-swap", "ports": "enc-self-0.0.v", "places": [1]}, False),
     ],
 )
@@ -108,6 +107,14 @@ def test_what_only_the_data_can_tell_is_a_warning(keys: dict, says: bool):
     assert edited
     assert {row.warning.startswith("the same as in the clean run") for row in edited} == {says}
     assert not any(row.warning for row in rows if row.condition in ("nothing ablated", "before", "ceiling"))
+
+
+def test_positions_that_are_exchanged_elsewhere_than_edited_are_a_fault():
+    keys = {"kind": "position-swap", "ports": "enc-self-0.0.v", "places": [6], "measures": ATTENTION}
+    with pytest.raises(
+        ConfigError, match="tokens: none of 8 examples can be used: 8 in which nothing is exchanged at 6"
+    ):
+        small(**keys, episodes={"arity": 2, "count": 8})
 
 
 def test_steering_without_a_control_is_warned_of_unless_it_says_why():
