@@ -181,7 +181,8 @@ def test_train_writes_a_checkpoint_that_loads(steer, tmp_path: Path):
     assert (record.seed, record.config.d_model) == (4, 16)
     held_out = make_splits(0).test  # not the episodes that training was watched on
     told = record.accuracy
-    assert told is not None and told.episodes == len(held_out)
+    assert told is not None
+    assert told.episodes == len(held_out)
     lengths = {row.group: row.episodes for row in told.groups}
     assert lengths["3 tokens"] == sum(len(episode.answer) == 3 for episode in held_out)
     before = (out / "model.safetensors").read_bytes()
