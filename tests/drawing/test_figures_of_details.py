@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 from axes import cells, legend, pattern, result, row, ticks
+from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection
 from matplotlib.colors import to_hex
 from matplotlib.patches import StepPatch
@@ -116,6 +117,27 @@ def test_the_legend_of_a_scatter_gives_each_label_the_colour_of_its_points():
     clouds = [found for found in axes.collections if isinstance(found, PathCollection)]
     assert legend(figure) == {to_hex(cloud.get_facecolor()[0]): kind for kind, cloud in zip("13", clouds, strict=True)}
     assert "index in question" in figure.legends[0].get_title().get_text()
+
+
+def shapes(axes: Axes) -> dict[str, str]:
+    """Colour -> mark of what a panel shows large."""
+    return {to_hex(line.get_color()): str(line.get_marker()) for line in axes.lines}
+
+
+def test_a_label_has_one_shape_in_every_panel_and_in_the_legend():
+    """Also where a panel lacks a label, and where there are more labels than shapes."""
+    kinds = tuple("1234567")
+    centres = {kind: (float(kind), 0.0) for kind in kinds}
+    whole = replace(points("a.k", "clean", 1), centres=centres, labels=(*kinds, "1"))
+    part = replace(points("a.k", "off", 2), centres={kind: centres[kind] for kind in kinds[2:]}, labels=("3", "4") * 4)
+    figure = draw_scatter(result([], whole, part))
+    names = legend(figure)
+    assert tuple(names.values()) == kinds
+    told = {to_hex(line.get_color()): str(line.get_marker()) for line in figure.legends[0].get_lines()}
+    first, second = map(shapes, figure.axes)
+    assert first == told
+    assert second == {colour: mark for colour, mark in told.items() if names[colour] in kinds[2:]}
+    assert len({*told.values()}) > 4
 
 
 # Histogram

@@ -119,8 +119,8 @@ def _conditions(result: Result, rows: list[Row]) -> list[str]:
         return conditions
     ends = {row.condition for row in rows if row.end}
     first = {row.condition: row.value for row in reversed(rows)}
-    least_first = "ablate" in (result.provenance.kind, str(result.provenance.recipe.get("mode", "")))
-    sign = 1 if least_first or result.provenance.kind == "ablate-only-one" else -1
+    least_first = "ablate-only-one" in (result.provenance.kind, result.provenance.recipe.get("mode"))
+    sign = 1 if least_first else -1
     swept = sorted((name for name in conditions if name not in ends), key=lambda name: sign * first[name])
     return [*(name for name in conditions if name in ends), *swept]
 
