@@ -30,7 +30,7 @@ from steer.models.scoring import Scoring
 from steer.models.subject import Subject
 from steer.plan.plan import CLEAN, Edit, Mean, Run, clean_plan, make_plan
 from steer.results.details import Histogram
-from steer.results.rows import ROW_TITLES, Labels, Row, number, row_cells
+from steer.results.rows import ROW_TITLES, Labels, Row, number, row_lines
 from steer.results.tally import Tally, bootstrap_weights
 from steer.tasks.task import ANSWER, Example
 
@@ -56,7 +56,7 @@ class Page(Shown):
     token: str = "token"  # what the task calls a token that counts
 
     def card(self) -> Card:
-        rows = [row_cells(row) for row in self.rows if row.position is None and not row.group]
+        rows = row_lines([row for row in self.rows if row.position is None and not row.group])
         return Card(f"{self.component} of {self.checkpoint}: {self.examples:,} episodes", (), ROW_TITLES, rows)
 
 

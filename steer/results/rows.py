@@ -7,7 +7,7 @@ sweep's scale.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal, TypeAlias
 
@@ -134,10 +134,33 @@ def level_names(rows: Iterable[Row]) -> tuple[str, ...]:
 ROW_TITLES = ("condition", "measure", "of", "against", "value", "95 % interval", "warning")
 
 
-def row_cells(row: Row) -> tuple[str, ...]:
-    """What a short table says of a row."""
+def row_lines(rows: Sequence[Row]) -> list[tuple[str, ...]]:
+    """What a short table says of rows: of a sweep's, each condition with the values of what is swept."""
+    name, swept = measure_names(rows), swept_names(rows)
+    return [
+        _line(row, name(row), ", ".join([row.condition, *(f"{one} {row.level(one)}" for one in swept)])) for row in rows
+    ]
+
+
+def _line(row: Row, measure: str, condition: str) -> tuple[str, ...]:
     numbers = number(row.value, row.unit), f"{number(row.low, row.unit)} to {number(row.high, row.unit)}"
-    return (row.condition, row.measure, row.of, row.against, *numbers, row.warning)
+    return (condition, measure, row.of, row.against, *numbers, row.warning)
+
+
+def swept_names(rows: Sequence[Row]) -> list[str]:
+    """The levels that every row has: those of a sweep, which no condition's name tells."""
+    return [name for name in level_names(rows) if all(row.level(name) is not None for row in rows)]
+
+
+def measure_names(rows: Iterable[Row]) -> Callable[[Row], str]:
+    """What tables call the measure of a row: with its decoding where the measure is of both among these rows."""
+    pairs = {(row.measure, row.decoding) for row in rows}
+
+    def name(row: Row) -> str:
+        several = sum(measure == row.measure for measure, _ in pairs) > 1
+        return f"{row.measure}, {row.decoding}" if several else row.measure
+
+    return name
 
 
 def number(value: float, unit: str = "share") -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import pytest
 from made import made_result, made_row
 
-from steer.drawing.tables import make_table, pairs, render, result_text
+from steer.drawing.tables import comparison_parts, make_table, pairs, render, result_text
+from steer.results.compare import compare_results
 
 LONG = "a condition with a name that no terminal of forty columns has room for in a single line"
 
@@ -39,6 +41,29 @@ def test_text_that_looks_like_markup_is_printed_as_it_is():
     assert render("[bold]x[/bold] :smile:", pairs([("[rule]", "[red]")])).split() == [
         "[bold]x[/bold]", ":smile:", "[rule]", "[red]",
     ]  # fmt: skip
+
+
+def test_no_two_rows_of_a_table_read_alike():
+    """Answers that are written and answers that are fed in; the points of a sweep."""
+    rows = [
+        made_row(value, 0.0, 1.0, measure=measure, decoding=how, levels=(("seed", seed),))
+        for measure, how, value in (
+            ("exact-match", "forced", 0.9),
+            ("exact-match", "greedy", 0.8),
+            ("m", "forced", 0.7),
+        )
+        for seed in (3, 4)
+    ]
+    made = made_result(rows)
+    other = made_result([replace(row, value=row.value / 2) for row in rows])
+    table, short = result_text("mine", made, [], known=False), [line[:-3] for line in made.card().rows]
+    side = compare_results(made, other)
+    for value, name in ((0.9, "exact-match, forced"), (0.8, "exact-match, greedy"), (0.7, "m")):
+        found = [line.split() for line in table.splitlines() if f" {value:.1%} " in line]
+        assert [line[: line.index("answer")] for line in found] == [[seed, "clean", *name.split()] for seed in "34"]
+        assert {line[1] for line in side.card().rows if line[3] == f"{value:.1%}"} == {name}
+        assert render(*comparison_parts(side)).count(f" {name} ") == 2
+    assert len(set(short)) == len(rows)
 
 
 def test_a_result_shows_units_positions_chance_and_warnings():
