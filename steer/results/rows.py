@@ -153,12 +153,17 @@ def swept_names(rows: Sequence[Row]) -> list[str]:
 
 
 def measure_names(rows: Iterable[Row]) -> Callable[[Row], str]:
-    """What tables call the measure of a row: with its decoding where the measure is of both among these rows."""
-    pairs = {(row.measure, row.decoding) for row in rows}
+    """What tables call the measure of a row: with its decoding, or its tokens, where these rows have several."""
+    decodings: dict[str, set[str]] = {}
+    tokens: dict[tuple[str, str], set[str]] = {}
+    for row in rows:
+        decodings.setdefault(row.measure, set()).add(row.decoding)
+        tokens.setdefault((row.measure, row.of), set()).add(row.tokens)
 
     def name(row: Row) -> str:
-        several = sum(measure == row.measure for measure, _ in pairs) > 1
-        return f"{row.measure}, {row.decoding}" if several else row.measure
+        how = [row.decoding] if len(decodings[row.measure]) > 1 else []
+        where = [f"at {row.tokens}"] if len(tokens[row.measure, row.of]) > 1 else []
+        return ", ".join([row.measure, *how, *where])
 
     return name
 

@@ -64,6 +64,8 @@ def test_no_two_rows_of_a_table_read_alike():
         assert {line[1] for line in side.card().rows if line[3] == f"{value:.1%}"} == {name}
         assert render(*comparison_parts(side)).count(f" {name} ") == 2
     assert len(set(short)) == len(rows)
+    tokens = [made_row(0.5, 0.4, 0.6, measure="r-squared", of="a.k", tokens=name) for name in ("colours", "symbols")]
+    assert [line[1] for line in made_result(tokens).card().rows] == ["r-squared, at colours", "r-squared, at symbols"]
 
 
 def test_a_result_shows_units_positions_chance_and_warnings():

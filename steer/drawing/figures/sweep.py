@@ -33,7 +33,7 @@ HELD = {"wrong": "above the wrong answers'", "counterfactual": "above the counte
 
 
 class Series:
-    """The bars or lines of a figure, named by what differs between them: measure, head, `against`, decoding."""
+    """The bars or lines of a figure, named by what differs between them: measure, head, `against`, decoding, tokens."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self.rows = rows
@@ -41,6 +41,7 @@ class Series:
         self.against = len({row.against for row in rows}) > 1
         self.heads = _several((row.measure, row.of) for row in rows)
         self.decodings = _several((row.measure, row.decoding) for row in rows)
+        self.tokens = _several((row.measure, row.tokens) for row in rows)
 
     @property
     def names(self) -> list[str]:
@@ -52,6 +53,7 @@ class Series:
             f"on the {row.against}" if self.against and row.against else "",
             row.of if row.measure in self.heads else "",
             row.decoding if row.measure in self.decodings else "",
+            f"at {row.tokens}" if row.measure in self.tokens else "",
         ]
         return ", ".join(filter(None, words)) or _plain(row.measure)
 
