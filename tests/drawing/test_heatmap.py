@@ -65,6 +65,17 @@ def test_layer_by_head():
     assert bar.get_ylabel() == "logit difference"
 
 
+def test_layers_and_heads_stand_in_the_order_of_their_numbers():
+    rows = [patched(f"enc-self-{layer}.{head}.z", layer + head / 100) for layer in (10, 2, 1) for head in (11, 2, 0)]
+    (axes,) = panels(draw_heatmap(made_result([*ENDS, *rows])))
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["0", "2", "11"]
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == [f"enc-self-{n}.*.z" for n in (1, 2, 10)]
+    found = cells(axes)
+    assert all(
+        found[f"enc-self-{layer}.*.z", str(head)] == layer + head / 100 for layer in (1, 2, 10) for head in (0, 2, 11)
+    )
+
+
 def test_site_by_place_with_its_tokens():
     """Points of one stream stand in one panel, in the order of computation; places by number, then by name."""
     sites = ["enc-resid-0.pre", "enc-resid-0.mid"]
