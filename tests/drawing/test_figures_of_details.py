@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 from axes import cells, legend, pattern, result, row, ticks
 from matplotlib.axes import Axes
-from matplotlib.collections import PathCollection
+from matplotlib.collections import LineCollection, PathCollection
 from matplotlib.colors import to_hex
 from matplotlib.patches import StepPatch
 
 from steer.drawing.figures.histogram import draw_histogram
-from steer.drawing.figures.pattern import draw_patterns
+from steer.drawing.figures.pattern import FRAMED, draw_patterns, pattern_figure, sheet_figure
 from steer.drawing.figures.rates import draw_rates
 from steer.drawing.figures.scatter import draw_scatter
 from steer.results.details import Histogram, Sample, Scatter, Transcript
@@ -57,6 +57,24 @@ def test_heads_of_one_condition_are_titled_with_their_roles():
     titles = {axes.get_title(loc="left"): axes for axes in figure.axes}
     np.testing.assert_allclose(cells(titles["enc-self-0.1 ($output)"]), panels[0].weights)
     np.testing.assert_allclose(cells(titles["dec-cross-1.5"]), panels[1].weights)
+
+
+def framed(axes: Axes) -> set[tuple[float, float]]:
+    """The middles of all frames: at which query and which key."""
+    frames = [one for found in axes.collections if isinstance(found, LineCollection) for one in found.get_segments()]
+    return {(float(one[:4, 1].mean()), float(one[:4, 0].mean())) for one in frames if len(one) == 5}
+
+
+def test_what_is_right_to_look_at_is_framed_where_query_meets_key():
+    """In a figure of its own, beside others, and small among all heads of the model."""
+    first = replace(pattern("enc-self-0.1", "clean", 1), right=((0, 3), (1, 2)))
+    second = replace(pattern("enc-self-0.2", "clean", 2), right=((1, 3),))
+    figures = [pattern_figure(first), draw_patterns(result([], first, second)), sheet_figure([first, second])]
+    for figure in figures:
+        maps = [axes for axes in figure.axes if axes.images and axes.get_title(loc="left")]
+        assert [framed(axes) for axes in maps] == [set(one.right) for one in (first, second)[: len(maps)]]
+        assert [text.get_text() for text in figure.legends[0].get_texts()] == [FRAMED]
+    assert not pattern_figure(pattern("enc-self-0.1", "clean", 1)).legends
 
 
 # Scatter
