@@ -10,6 +10,7 @@ from made import made_result, made_row
 
 from steer.drawing.tables import comparison_parts, make_table, pairs, render, result_text
 from steer.results.compare import compare_results
+from steer.results.rows import own_warning, shared_warnings
 
 LONG = "a condition with a name that no terminal of forty columns has room for in a single line"
 
@@ -66,6 +67,16 @@ def test_no_two_rows_of_a_table_read_alike():
     assert len(set(short)) == len(rows)
     tokens = [made_row(0.5, 0.4, 0.6, measure="r-squared", of="a.k", tokens=name) for name in ("colours", "symbols")]
     assert [line[1] for line in made_result(tokens).card().rows] == ["r-squared, at colours", "r-squared, at symbols"]
+
+
+def test_only_a_warning_of_every_row_is_said_once_for_all():
+    texts = ["few; odd", "odd; few", "few"]
+    rows = [made_row(0.5, 0.4, 0.6, condition=text, warning=text) for text in texts]
+    told = result_text("mine", made_result(rows), [], known=False)
+    assert [line for line in told.splitlines() if line.startswith("warning: ")] == ["warning: few"]
+    assert [own_warning(row, shared_warnings(rows)) for row in rows] == ["odd", "odd", ""]
+    assert shared_warnings(rows[:1]) == ["few", "odd"]
+    assert shared_warnings([*rows, made_row(0.5, 0.4, 0.6)]) == []
 
 
 def test_a_result_shows_units_positions_chance_and_warnings():
