@@ -31,7 +31,7 @@ from steer.results.result import Result, content_hash
 from steer.results.rows import CONTROL, Row
 from steer.results.samples import sampled
 
-RESULT_REVISION = 4  # increase when a recipe's results may change: saved results are then computed again
+RESULT_REVISION = 5  # increase when a recipe's results may change: saved results are then computed again
 Tell = Callable[[float], None]
 
 
@@ -127,7 +127,7 @@ def experiment_hash(recipe: Recipe, subject: Subject, folder: Path = Path(), mem
         del question["sweep"]
     roles = {role: [str(node) for node in heads] for role, heads in subject.names.roles.items()}
     settings = {"dtype": str(subject.model.like.dtype), "roles": roles, "numbers": RESULT_REVISION}
-    if memory != MEMORY and recipe.ablation.value == "resample":  # who lends a value is drawn among a batch
+    if memory != MEMORY and recipe.depends_on_batches:
         settings["memory"] = memory
     if recipe.task.fingerprint:
         settings["task"] = recipe.task.fingerprint

@@ -216,6 +216,11 @@ class Recipe(Strict):
         return ()
 
     @property
+    def depends_on_batches(self) -> bool:
+        """Do its numbers follow from which examples share a batch, and so from the memory that batches may take?"""
+        return self.ablation.value == "resample" or self.ablation.over == "padded"
+
+    @property
     def varies(self) -> bool:
         """Is there something to draw a dose of?"""
         return bool(self.sweep)

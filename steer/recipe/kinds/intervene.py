@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 from typing_extensions import Self
@@ -108,9 +108,16 @@ class Intervene(Recipe):
         return self.variable is not None
 
     @property
+    def all_edits(self) -> list[Any]:
+        return [edit for condition in self.conditions for edit in condition.edits]
+
+    @property
+    def depends_on_batches(self) -> bool:
+        return any(edit.ablate == "resample" for edit in self.all_edits)
+
+    @property
     def varies(self) -> bool:
-        edits = [edit for condition in self.conditions for edit in condition.edits]
-        return super().varies or any(len(edit.add.scale) > 1 for edit in edits if edit.add)
+        return super().varies or any(len(edit.add.scale) > 1 for edit in self.all_edits if edit.add)
 
     @property
     def shown(self) -> str:
@@ -118,9 +125,8 @@ class Intervene(Recipe):
 
     @property
     def files(self) -> tuple[str, ...]:
-        edits = [edit for condition in self.conditions for edit in condition.edits]
-        named = [edit.add.direction for edit in edits if edit.add]
-        return tuple(dict.fromkeys([*named, *(edit.project.subspace for edit in edits if edit.project)]))
+        named = [edit.add.direction for edit in self.all_edits if edit.add]
+        return tuple(dict.fromkeys([*named, *(edit.project.subspace for edit in self.all_edits if edit.project)]))
 
     def counterparts(self, examples: Sequence[Example]) -> list[Example | None]:
         return [self.task.lender(example, self.variable) for example in examples] if self.variable else []
