@@ -51,4 +51,4 @@ def chosen(lab: Lab, heads: Sequence[Node]) -> Choice:
         (ablated,) = lab.measure([lab.ablating("ablated", heads)], measured[0]).values()
         return Ablation(clean=lab.estimate(lab.clean(measured)), ablated=lab.estimate(ablated))
 
-    return Choice(without=tuple(map(str, heads)), right=said(lab.targets), other_argument=said(lab.rivals))
+    return Choice(without=tuple(map(str, heads)), right=said(lab.targets), rival=said(lab.rivals))

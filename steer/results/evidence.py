@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from steer.base.yaml import Strict
 
@@ -94,7 +94,7 @@ class Choice(Strict):
 
     without: tuple[str, ...]
     right: Ablation
-    other_argument: Ablation  # of the rival token; the name is that of the file format
+    rival: Annotated[Ablation, Field(validation_alias=AliasChoices("rival", "other_argument"))]  # the second: older files
 
 
 class GradientAgreement(Strict):
