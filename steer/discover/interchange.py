@@ -73,16 +73,16 @@ def interchange(
             if len(same := others(names, sites, Dice(seed, name, n))) == len(sites)  # fewer would be no match
         }
         measured = lab.exact()
-        found = lab.measure(exchange.runs(sets | nulls), measured[0], 1)
+        tallies = lab.measure(exchange.runs(sets | nulls), measured[0], 1)
         ceiling = exchange.ceiling.estimate(exchange.ceiling.clean(exchange.ceiling.exact(), 1))
         without = lab.estimate(lab.clean(measured, 1))
         for name, sites in sets.items():
-            drawn = [lab.mean(found[key]) for n in range(DRAWS) if (key := f"{name} null {n}") in found]
+            drawn = [lab.mean(tallies[key]) for n in range(DRAWS) if (key := f"{name} null {n}") in tallies]
             null = round(float(np.mean(drawn)), 4) if drawn else None
             rows.append(
                 Interchange(
                     variable=variable, sites=name, heads=tuple(str(site.node) for site in sites),
-                    accuracy=lab.estimate(found[name]), null=null, without=without, ceiling=ceiling,
+                    accuracy=lab.estimate(tallies[name]), null=null, without=without, ceiling=ceiling,
                     examples=len(shown),
                 )
             )  # fmt: skip

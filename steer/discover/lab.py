@@ -82,9 +82,9 @@ class Lab:
     def _tallies(self, session: Session, measure: Measure, positions: int | None) -> dict[str, Tally]:
         size = len(self.episodes), positions or self.positions
         tallies = {condition: Tally(*size) for condition in session.plan.conditions}
-        for found in session:
-            tally = tallies[found.run.condition or ""]
-            tally.put_tensors(found.batch.rows, *measure(found.batch, found.values))
+        for ran in session:
+            tally = tallies[ran.run.condition or ""]
+            tally.put_tensors(ran.batch.rows, *measure(ran.batch, ran.values))
         return tallies
 
     # What is measured.
@@ -154,8 +154,8 @@ class Lab:
         """The log-likelihood of the whole answer: smoother than whether it is right."""
 
         def measure(batch: Batch, values: Values) -> tuple[Tensor, Tensor]:
-            found = answer_likelihood(self._said(batch, values), self.targets[batch.number], self.pad)[:, None]
-            return found, torch.ones_like(found)
+            likely = answer_likelihood(self._said(batch, values), self.targets[batch.number], self.pad)[:, None]
+            return likely, torch.ones_like(likely)
 
         return measure, [self.logits]
 

@@ -56,8 +56,8 @@ def prune(lab: Lab, keep: float = KEEP, tell: Tell = lambda text: None) -> Prune
 def _losses(lab: Lab, heads: Sequence[Node], gone: Sequence[Node]) -> dict[Node, float]:
     """How much likelihood the right answer loses when each head is ablated besides those already gone."""
     runs = [lab.ablating(str(head), [*gone, head]) for head in heads]
-    found = lab.measure(runs, lab.likelihood()[0], 1)
-    return {head: -lab.mean(found[str(head)]) for head in heads}
+    tallies = lab.measure(runs, lab.likelihood()[0], 1)
+    return {head: -lab.mean(tallies[str(head)]) for head in heads}
 
 
 def _accuracy(lab: Lab, gone: list[Node]) -> float:
@@ -81,14 +81,14 @@ def judge(lab: Lab, core: Sequence[Node], seed: int = 0, attention: KeptAttentio
     for number, subset in enumerate(subsets):
         sets[f"circuit less {number}"], sets[f"model less {number}"] = [*outside, *subset], subset
     sets |= {f"circuit less {head}": [*outside, head] for head in core}
-    found = lab.accuracy_without(sets)
-    share = {name: lab.share_of(tally, clean) for name, tally in found.items()}
+    tallies = lab.accuracy_without(sets)
+    share = {name: lab.share_of(tally, clean) for name, tally in tallies.items()}
     less = [(share[f"circuit less {n}"].value, share[f"model less {n}"].value) for n in range(len(subsets))]
     return SmallestSet(
         heads=len(core),
         clean=lab.estimate(clean),
-        faithfulness=lab.kept(found["circuit"], clean),
-        random_circuits=_spreads([lab.kept(found[f"random {n}"], clean) for n in range(RANDOM)]),
+        faithfulness=lab.kept(tallies["circuit"], clean),
+        random_circuits=_spreads([lab.kept(tallies[f"random {n}"], clean) for n in range(RANDOM)]),
         everything_ablated=share["nothing"],
         model_without_circuit=share["without"],
         model_without_random=_spread([share[f"without random {n}"] for n in range(RANDOM)]),
@@ -110,8 +110,8 @@ def _completeness(less: Sequence[tuple[float, float]]) -> Completeness:
 def needed_mlps(lab: Lab) -> dict[str, Kept]:
     """The whole model without each MLP: circuits are sets of heads, and keep all of them."""
     clean = lab.clean(lab.exact(), 1)
-    found = lab.accuracy_without({str(node): [node] for node in lab.layout.mlps})
-    return {name: lab.kept(tally, clean) for name, tally in found.items()}
+    tallies = lab.accuracy_without({str(node): [node] for node in lab.layout.mlps})
+    return {name: lab.kept(tally, clean) for name, tally in tallies.items()}
 
 
 def _spreads(shares: Sequence[Kept]) -> GroupedSpread:

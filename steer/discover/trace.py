@@ -40,7 +40,7 @@ def trace(
     looks: bool = True,
 ) -> Trace:  # fmt: skip
     """The paths into a head. `looks`: K and Q are judged by the head's attention; otherwise by what it writes."""
-    found = Trace()
+    traced = Trace()
     for port in ("k", "q", "v"):
         measure, reads = lab.attention(head) if looks and port != "v" else lab.choice(head)
         question = Question(lab, (Site(head, port),), measure, reads, threshold)
@@ -56,12 +56,12 @@ def trace(
             done.add(chain[0])
             tell(f"{head} <- {chain[0]}")
             edges, groups = question.about(chain).answer()
-            found.edges += edges.values()
-            found.groups += groups
+            traced.edges += edges.values()
+            traced.groups += groups
             for source, edge in edges.items():
                 strength = max(edge.sufficiency.value, edge.necessity.value)
                 queue += [(strength, (port, *chain)) for port in lab.layout.inputs(source)]
-    return found
+    return traced
 
 
 class Question:

@@ -61,7 +61,7 @@ class Inputs:
 
 
 @dataclass(frozen=True)
-class Found:
+class RunOnBatch:
     """The output of one run on one batch: what it read, or the tokens that it wrote."""
 
     batch: Batch
@@ -130,7 +130,7 @@ class Session:
         return reference_batches(self.engine, self.plan, self.inputs)
 
     @torch.no_grad()
-    def __iter__(self) -> Iterator[Found]:
+    def __iter__(self) -> Iterator[RunOnBatch]:
         """Every run with a condition on every batch: forced runs first, then what the model writes itself."""
         forced = [run for run in self.plan.runs if not isinstance(run.decoding, Greedy)]
         greedy = [run for run in self.plan.runs if isinstance(run.decoding, Greedy)]
@@ -140,13 +140,13 @@ class Session:
                 values = self.run(run, worlds)
                 self._told(len(self.batches) + done * (len(forced) - 1) + number)  # the first is the clean run
                 if run.condition is not None:
-                    yield Found(batch, run, values)
+                    yield RunOnBatch(batch, run, values)
         steps = len(self.batches) * self.plan.forwards
         for run in greedy:
             for batch in self.batches:
                 written = self.generate(run, batch)
                 self._told(steps := steps + _steps(run))
-                yield Found(batch, run, Reading(self.engine.model, {}), written)
+                yield RunOnBatch(batch, run, Reading(self.engine.model, {}), written)
 
     def _told(self, forwards: int) -> None:
         """Forward passes that are done, of all batches; an answer that is written takes one for each step."""

@@ -141,7 +141,7 @@ def plan(recipe: RecipeLike, checkpoint: str | Path | None = None, *, changes: C
 def validate(*recipes: RecipeLike) -> tuple[str, ...]:
     """Check recipes, also folders of them, and give their names; every fault of all of them is raised at once."""
     checked = check_recipes(recipes)
-    faults = [fault for found in checked.values() for fault in found]
+    faults = [fault for faults_of in checked.values() for fault in faults_of]
     if faults:
         raise ConfigError(*faults)
     return tuple(checked)

@@ -47,8 +47,8 @@ def run_experiment(
     for number, twin in enumerate(twins, 1):
         other = with_random_weights(subject, twin.recipe.seed) if twin.random_weights else subject
         experiment = Experiment(replace(loaded, recipe=twin.recipe), other, mixed=twin.shuffled)
-        found = _run(experiment, share_of(tell, number, 1 + len(twins)), content)
-        result.rows += [_of_twin(row, twin.name) for row in found.rows if row.levels]
+        other_result = _run(experiment, share_of(tell, number, 1 + len(twins)), content)
+        result.rows += [_of_twin(row, twin.name) for row in other_result.rows if row.levels]
     return result
 
 

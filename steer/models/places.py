@@ -52,9 +52,9 @@ def chosen(layout: Layout, site: Site, spots: Sequence[int | str], batch: Batch,
         columns = [spot - 1 for spot in spots if isinstance(spot, int) and spot <= tokens.shape[1]]
         pairs = [(row, column) for row in range(len(batch.rows)) for column in columns]
     else:
-        found = [(n, place) for n, row in enumerate(batch.rows) for place in there(examples[row], PROMPT, spots)]
-        rows = [row for row, _ in found]
-        pairs = list(zip(rows, batch.columns(PROMPT, rows, [place for _, place in found]), strict=True))
+        entries = [(n, place) for n, row in enumerate(batch.rows) for place in there(examples[row], PROMPT, spots)]
+        rows = [row for row, _ in entries]
+        pairs = list(zip(rows, batch.columns(PROMPT, rows, [place for _, place in entries]), strict=True))
     mask = torch.zeros_like(tokens, dtype=torch.bool)
     if pairs:
         mask[tuple(torch.tensor(pairs, device=mask.device).T)] = True

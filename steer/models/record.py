@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 from typing_extensions import TypedDict
 
 from steer.base.errors import CheckpointError, Fault, SteerError, dotted, unknown
@@ -44,7 +44,8 @@ class Imported(BaseModel):
     size: Annotated[int, Field(ge=0)]  # bytes
     blob: Annotated[str, Field(pattern="^[0-9a-f]{40}$")]  # as `git hash-object FILE` says it
     known_as: str = ""  # the published file with this blob; empty if none is known
-    told: Json = {}  # what the file states about its training, or what the user stated
+    # What the file states about its training, or what the user stated; the second name is that of older records.
+    stated: Annotated[Json, Field(default_factory=dict, validation_alias=AliasChoices("stated", "told"))]
 
 
 class Epoch(TypedDict, total=False):

@@ -94,7 +94,8 @@ class Choice(Strict):
 
     without: tuple[str, ...]
     right: Ablation
-    rival: Annotated[Ablation, Field(validation_alias=AliasChoices("rival", "other_argument"))]  # the second: older files
+    # The second name is that of older files.
+    rival: Annotated[Ablation, Field(validation_alias=AliasChoices("rival", "other_argument"))]
 
 
 class GradientAgreement(Strict):

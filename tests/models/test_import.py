@@ -45,7 +45,7 @@ def test_the_authors_file_gives_the_logits_of_pytorchs_layers(net: Net, steer, t
     record = read_record(out)
     assert record.imported is not None
     assert (record.config.max_length, record.config.dropout, record.task) == (256, 0.1, "authors")
-    assert record.imported.told["step"] == 200_000
+    assert record.imported.stated["step"] == 200_000
     assert "MLC_datasets" not in sys.modules
 
 

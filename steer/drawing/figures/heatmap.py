@@ -46,13 +46,13 @@ class Panel:
 
 def series(rows: Sequence[Row]) -> dict[tuple[str, ...], list[Row]]:
     """The rows by what they count: a picture each."""
-    found: dict[tuple[str, ...], list[Row]] = {}
+    lines: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         if is_lens(row):
-            found.setdefault((row.measure, row.condition, row.against), []).append(row)
+            lines.setdefault((row.measure, row.condition, row.against), []).append(row)
         elif row.position is None:
-            found.setdefault((row.measure, row.of, row.against, row.decoding), []).append(row)
-    return {key: mine for key, mine in found.items() if any(row.site for row in mine)}
+            lines.setdefault((row.measure, row.of, row.against, row.decoding), []).append(row)
+    return {key: mine for key, mine in lines.items() if any(row.site for row in mine)}
 
 
 def is_lens(row: Row) -> bool:
