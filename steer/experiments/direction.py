@@ -23,7 +23,8 @@ from steer.base.errors import ConfigError, KeyedError, SteerError, unknown
 from steer.base.files import read_file
 from steer.engine.engine import Engine
 from steer.engine.session import Inputs, Session
-from steer.measures.representation import RSquaredMeasure, exchanged, of_one_layout
+from steer.measures.explained import exchanged, of_one_layout
+from steer.measures.representation import RSquaredMeasure
 from steer.measures.setting import Setting
 from steer.models.subject import Subject
 from steer.plan.plan import CLEAN, COUNTERPART, Plan, Run, Stage

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from steer.measures.representation import exchanged, explained, of_one_layout, r_squared
+from steer.measures.explained import exchanged, explained, of_one_layout, r_squared
 from steer.tasks.compositional.labels import labelled_tokens
 from steer.tasks.compositional.splits import make_splits
 
