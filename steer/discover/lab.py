@@ -6,8 +6,8 @@ turns what they read into a value for each episode.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -33,6 +33,7 @@ Floats = NDArray[np.float64]
 Values = Mapping[Site, Tensor]
 Measure = Callable[[Batch, Values], tuple[Tensor, Tensor]]  # values and what counts, both B P
 Measured = tuple[Measure, list[Site]]  # a measure, and the sites that it reads
+Key = TypeVar("Key", bound=Hashable)
 
 
 class Lab:
@@ -169,10 +170,11 @@ class Lab:
         edits = tuple(Edit(self.layout.write(node), Mean()) for node in nodes)
         return Run(name, edits, tuple(reads) or (self.logits,), name)
 
-    def accuracy_without(self, sets: dict[str, list[Node]]) -> dict[str, Tally]:
+    def accuracy_without(self, sets: Mapping[Key, Sequence[Node]]) -> dict[Key, Tally]:
         """Exact match with each of these sets ablated in the whole forward pass."""
-        measure, _ = self.exact()
-        return self.measure([self.ablating(name, nodes) for name, nodes in sets.items()], measure, 1)
+        runs = [self.ablating(str(number), nodes) for number, nodes in enumerate(sets.values())]
+        tallies = self.measure(runs, self.exact()[0], 1)
+        return {key: tallies[run.name] for key, run in zip(sets, runs, strict=True)}
 
     # From tallies to numbers.
 
