@@ -49,7 +49,7 @@ def direction(
     if json:
         typer.echo(dumps(about, indent=1))
         return
-    typer.echo(f"{about['words']}: {len(made.rows)} x {made.size} at {made.about.site or 'no site'}")
+    typer.echo(f"{made.about.words}: {len(made.rows)} x {made.size} at {made.about.site or 'no site'}")
     for name, score in made.about.scores.items():
         typer.echo(f"  {name:<20} {score:.3f}")
     typer.echo(f"written to {out}")

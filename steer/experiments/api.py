@@ -152,7 +152,8 @@ def check_recipes(recipes: Sequence[RecipeLike]) -> dict[str, tuple[str, ...]]:
     named = [str(one) for one in recipes if isinstance(one, str | Path)]
     paths, missing = gather(named)
     made = {f"recipe {number + 1}": one for number, one in enumerate(recipes) if not isinstance(one, str | Path)}
-    return missing | {name: _faults(one) for name, one in ({str(path): path for path in paths} | made).items()}
+    lost = {name: error.faults for name, error in missing.items()}
+    return lost | {name: _faults(one) for name, one in ({str(path): path for path in paths} | made).items()}
 
 
 def _faults(recipe: RecipeLike) -> tuple[str, ...]:

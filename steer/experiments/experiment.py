@@ -76,7 +76,8 @@ class Experiment:
         check_used(drafted.used, self.engine, subject.weights)
         shown = examples_of(recipe, subject, drafted.plan)
         examples, spread = shown.inputs.examples, Spread(shown.inputs.examples, layout)
-        self.lowered = lowered = self.loaded.lower(subject.names, spread.shortest)
+        lowered = self.loaded.lower(subject.names, spread.shortest) if recipe.counts_places else drafted
+        self.lowered = lowered
         self.inputs = self._mixed(replace(shown.inputs, stored=lowered.stored))
         subject.examine(examples)
         setting = Setting(

@@ -68,13 +68,13 @@ def finished(experiment: Experiment, started: float, content: str = "") -> Resul
     plan, collectors = experiment.lowered.plan, experiment.collectors
     with loaded.placing():
         rows = collectors.rows()
+    samples = sampled(inputs.examples, collectors.tallies())
     details = [*collectors.details(), *place_tokens(plan, inputs.examples, experiment.engine.layout)]
     tensors, axes = experiment.whole_tensors()
     provenance = describe(
         loaded, subject, plan, inputs, content or experiment_hash(loaded.recipe, subject, loaded.folder)
     )
     provenance = replace(provenance, seconds=round(time.perf_counter() - started, 2))
-    samples = sampled(inputs.examples, collectors.tallies())
     files = as_files(loaded.recipe, subject, experiment.lowered, experiment.learnt)
     return Result(provenance, rows, tensors, details, None, axes, samples, files)
 

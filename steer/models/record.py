@@ -48,6 +48,18 @@ class Imported(BaseModel):
     stated: Annotated[Json, Field(default_factory=dict, validation_alias=AliasChoices("stated", "told"))]
 
 
+class CheckpointLine(TypedDict):
+    """What `steer ls` says of a checkpoint."""
+
+    name: str
+    exact_match: float | None
+    layers: list[int]  # of the encoder and of the decoder
+    heads: int
+    d_model: int
+    seed: int
+    description: str
+
+
 class Epoch(TypedDict, total=False):
     """One epoch of training. Older files name the run that an epoch was part of, and count no steps."""
 
@@ -92,18 +104,13 @@ class Record(BaseModel):
         """A note for readers of head numbers; empty if they are as trained."""
         return "" if self.renumbered is None else f"heads renumbered like {self.renumbered.like}"
 
-    def summary(self, name: str) -> Json:
-        """What `steer ls` lists, as JSON."""
+    def summary(self, name: str) -> CheckpointLine:
         config = self.config
-        return {
-            "name": name,
-            "exact_match": self.accuracy and self.accuracy.exact_match,
-            "layers": [config.encoder_layers, config.decoder_layers],
-            "heads": config.heads,
-            "d_model": config.d_model,
-            "seed": self.seed,
-            "description": self.description,
-        }
+        return CheckpointLine(
+            name=name, exact_match=self.accuracy and self.accuracy.exact_match,
+            layers=[config.encoder_layers, config.decoder_layers], heads=config.heads, d_model=config.d_model,
+            seed=self.seed, description=self.description,
+        )  # fmt: skip
 
     @property
     def data_seed(self) -> int:

@@ -88,6 +88,10 @@ class ActivationPatch(Recipe):
         return CLEAN if self.into_counterpart else COUNTERPART
 
     @property
+    def counts_places(self) -> bool:
+        return EACH in self.places
+
+    @property
     def into_counterpart(self) -> bool:
         return self.into == COUNTERPART
 
