@@ -79,9 +79,7 @@ class Lowering:
     freeze: tuple[Edit, ...]
     reads: tuple[Site, ...]
     reach: Reach
-    lengths: Mapping[str, int] | None = (
-        None  # places that every example has, by sequence; None: not known (yet), see `Recipe.counts_places`
-    )
+    lengths: Mapping[str, int] | None = None  # places that every example has, by sequence: see `counts_places`
     folder: Path = Path()  # that the files which a recipe names are relative to
     stored: dict[Stored, Floats] = field(default_factory=dict)
     searches: list[Search] = field(default_factory=list)
