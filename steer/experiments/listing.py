@@ -74,7 +74,8 @@ def ls() -> Listing:
 
 def _model(folder: Path) -> ModelLine:
     family = loads((folder / CONFIG).read_text())["model_type"]
-    return ModelLine(name=folder.name, family=family, **loads((folder / ABOUT).read_text()))
+    about: ModelLine = loads((folder / ABOUT).read_text())
+    return {**about, "name": folder.name, "family": family}
 
 
 def _preset(path: Path) -> PresetLine:

@@ -107,7 +107,7 @@ class Record(BaseModel):
     def summary(self, name: str) -> CheckpointLine:
         config = self.config
         return CheckpointLine(
-            name=name, exact_match=self.accuracy and self.accuracy.exact_match,
+            name=name, exact_match=self.accuracy.exact_match if self.accuracy else None,
             layers=[config.encoder_layers, config.decoder_layers], heads=config.heads, d_model=config.d_model,
             seed=self.seed, description=self.description,
         )  # fmt: skip
