@@ -75,7 +75,7 @@ def ls() -> Listing:
 def _model(folder: Path) -> ModelLine:
     family = loads((folder / CONFIG).read_text())["model_type"]
     about: ModelLine = loads((folder / ABOUT).read_text())
-    return {**about, "name": folder.name, "family": family}
+    return {"name": folder.name, "family": family, **about}
 
 
 def _preset(path: Path) -> PresetLine:
