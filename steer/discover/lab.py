@@ -6,8 +6,8 @@ turns what they read into a value for each episode.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -33,6 +33,7 @@ Floats = NDArray[np.float64]
 Values = Mapping[Site, Tensor]
 Measure = Callable[[Batch, Values], tuple[Tensor, Tensor]]  # values and what counts, both B P
 Measured = tuple[Measure, list[Site]]  # a measure, and the sites that it reads
+Key = TypeVar("Key", bound=Hashable)
 
 
 class Lab:
@@ -82,9 +83,9 @@ class Lab:
     def _tallies(self, session: Session, measure: Measure, positions: int | None) -> dict[str, Tally]:
         size = len(self.episodes), positions or self.positions
         tallies = {condition: Tally(*size) for condition in session.plan.conditions}
-        for found in session:
-            tally = tallies[found.run.condition or ""]
-            tally.put_tensors(found.batch.rows, *measure(found.batch, found.values))
+        for ran in session:
+            tally = tallies[ran.run.condition or ""]
+            tally.put_tensors(ran.batch.rows, *measure(ran.batch, ran.values))
         return tallies
 
     # What is measured.
@@ -154,8 +155,8 @@ class Lab:
         """The log-likelihood of the whole answer: smoother than whether it is right."""
 
         def measure(batch: Batch, values: Values) -> tuple[Tensor, Tensor]:
-            found = answer_likelihood(self._said(batch, values), self.targets[batch.number], self.pad)[:, None]
-            return found, torch.ones_like(found)
+            likely = answer_likelihood(self._said(batch, values), self.targets[batch.number], self.pad)[:, None]
+            return likely, torch.ones_like(likely)
 
         return measure, [self.logits]
 
@@ -169,10 +170,11 @@ class Lab:
         edits = tuple(Edit(self.layout.write(node), Mean()) for node in nodes)
         return Run(name, edits, tuple(reads) or (self.logits,), name)
 
-    def accuracy_without(self, sets: dict[str, list[Node]]) -> dict[str, Tally]:
+    def accuracy_without(self, sets: Mapping[Key, Sequence[Node]]) -> dict[Key, Tally]:
         """Exact match with each of these sets ablated in the whole forward pass."""
-        measure, _ = self.exact()
-        return self.measure([self.ablating(name, nodes) for name, nodes in sets.items()], measure, 1)
+        runs = [self.ablating(str(number), nodes) for number, nodes in enumerate(sets.values())]
+        tallies = self.measure(runs, self.exact()[0], 1)
+        return {key: tallies[run.name] for key, run in zip(sets, runs, strict=True)}
 
     # From tallies to numbers.
 

@@ -141,7 +141,7 @@ def plan(recipe: RecipeLike, checkpoint: str | Path | None = None, *, changes: C
 def validate(*recipes: RecipeLike) -> tuple[str, ...]:
     """Check recipes, also folders of them, and give their names; every fault of all of them is raised at once."""
     checked = check_recipes(recipes)
-    faults = [fault for found in checked.values() for fault in found]
+    faults = [fault for faults_of in checked.values() for fault in faults_of]
     if faults:
         raise ConfigError(*faults)
     return tuple(checked)
@@ -152,7 +152,8 @@ def check_recipes(recipes: Sequence[RecipeLike]) -> dict[str, tuple[str, ...]]:
     named = [str(one) for one in recipes if isinstance(one, str | Path)]
     paths, missing = gather(named)
     made = {f"recipe {number + 1}": one for number, one in enumerate(recipes) if not isinstance(one, str | Path)}
-    return missing | {name: _faults(one) for name, one in ({str(path): path for path in paths} | made).items()}
+    lost = {name: error.faults for name, error in missing.items()}
+    return lost | {name: _faults(one) for name, one in ({str(path): path for path in paths} | made).items()}
 
 
 def _faults(recipe: RecipeLike) -> tuple[str, ...]:

@@ -85,9 +85,9 @@ class Cluster:
         left = list(orders)
         while left:
             try:
-                for order, found in Round(self.client, left, tell):
+                for order, finished in Round(self.client, left, tell):
                     left = [one for one in left if one is not order]
-                    yield order, found
+                    yield order, finished
             except SchedulerLostError:
                 LOG.debug("the scheduler has gone; %d experiments are left", len(left))
                 self._find_again(len(orders) - len(left), len(orders))
@@ -121,10 +121,10 @@ class Round:
         try:
             while self.doing:
                 one, key = self._next()
-                found = self._after(one, key) if one in self.doing else None
-                if found is not None:
+                finished = self._after(one, key) if one in self.doing else None
+                if finished is not None:
                     self._drop(one)
-                    yield one.order, found
+                    yield one.order, finished
         finally:
             for one in list(self.doing):
                 self._drop(one)

@@ -78,7 +78,10 @@ def run_batch(
     names: Sequence[str], job: Job, jobs: int, advance: Advance, cluster: Cluster | None = None
 ) -> list[Outcome]:
     paths, missing = gather(names)
-    lost = [Outcome(name, faults=faults) for name, faults in missing.items()]
+    lost = [
+        Outcome(name, faults=error.faults, traceback=traceback_of(error) if is_debugging() else "")
+        for name, error in missing.items()
+    ]
     return [*lost, *run_paths(paths, job, jobs, advance, cluster)]
 
 

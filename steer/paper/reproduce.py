@@ -132,15 +132,15 @@ def _run_here(
     """One after another, on one engine."""
     from steer.engine.engine import Engine
 
-    engine, found = Engine(checkpoint.model), dict[Path, Outcome]()
+    engine, outcomes = Engine(checkpoint.model), dict[Path, Outcome]()
     for number, (path, loaded) in enumerate(fitted.items()):
 
         def tell(done: float, number: int = number, name: str = path.stem) -> None:
             advance((number + done) / len(fitted), name)
 
         tell(0)
-        found[path] = run_loaded(loaded, checkpoint, out / path.stem, force, tell, engine)
-    return found
+        outcomes[path] = run_loaded(loaded, checkpoint, out / path.stem, force, tell, engine)
+    return outcomes
 
 
 def _run_there(
@@ -161,14 +161,14 @@ def _run_there(
         path: order_of(loaded, place, device=device, known=frozenset() if force else hashes([out / path.stem]))
         for path, loaded in fitted.items()
     }
-    found = {
+    outcomes = {
         path: outcome_of(path, fitted[path], ended, out / path.stem)
         for path, ended in run_orders(orders, cluster, advance)
     }
-    faults = [fault for outcome in found.values() for fault in outcome.faults]
+    faults = [fault for outcome in outcomes.values() for fault in outcome.faults]
     if faults:
         raise SteerError(*faults)
-    return found
+    return outcomes
 
 
 def _draw_circuit(circuit: Circuit | None, folder: Path) -> Path | None:
