@@ -9,11 +9,13 @@ import pytest
 from parted import assert_same_rows
 from small import checkpoint
 
+from steer.base.errors import SteerError
 from steer.experiments import orders
 from steer.experiments.api import run
 from steer.experiments.one import run_experiment
-from steer.experiments.orders import AbsentError, Begun, Order, PoisonedError, order_of
+from steer.experiments.orders import Order, order_of
 from steer.experiments.spread import Sweep
+from steer.experiments.work import AbsentError, Begun, Parcel, PoisonedError, parcel_of
 from steer.models.checkpoint import load_checkpoint, save_checkpoint
 from steer.recipe.load import load_recipe
 
@@ -42,7 +44,7 @@ def save(folder: Path, seed: int) -> None:
     save_checkpoint(folder, made.transformer.float(), made.record)
 
 
-def finished(order: Order, begun: Begun, parcel: orders.Parcel | None = None):
+def finished(order: Order, begun: Begun, parcel: Parcel | None = None):
     """All parts of an order, by hand."""
     assert begun.cut is not None
     first = [orders.average(order, begun, shards, parcel) for shards in begun.cut.first]
@@ -121,7 +123,7 @@ def test_points_of_a_sweep_are_put_together_in_its_order_whichever_ends_first(or
 
 def test_a_model_that_is_not_there_is_asked_for_and_taken_from_a_parcel(order: Order):
     whole = finished(order, orders.begin(order))
-    parcel = orders.parcel_of(Path("model"))
+    parcel = parcel_of(Path("model"))
     Path("model").rename("elsewhere")
     orders.SUBJECTS.clear()
     orders.EXPERIMENTS.clear()
@@ -147,6 +149,6 @@ def test_equal_recipes_of_two_folders_are_two_orders(order: Order):
 
 
 def test_a_folder_that_is_too_large_is_not_sent(order: Order, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(orders, "LARGEST_PARCEL", 100)
-    with pytest.raises(orders.SteerError, match="put it on a path that they share"):
-        orders.parcel_of(Path("model"))
+    monkeypatch.setattr("steer.experiments.work.LARGEST_PARCEL", 100)
+    with pytest.raises(SteerError, match="put it on a path that they share"):
+        parcel_of(Path("model"))
