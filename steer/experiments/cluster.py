@@ -136,15 +136,18 @@ class Round:
                 return self.ended.get(timeout=1)
             except Empty:
                 states = {future.status for one in self.doing for future in one.futures.values()}
-                if self.client.status not in ("running", "newly-created") or states & {"lost", "cancelled"}:
+                if self.client.status not in ("running", "newly-created") or "cancelled" in states:
                     raise SchedulerLostError from None
 
     def submit(self, one: Doing, name: str, function: Callable[..., Any], *given: Any, **named: Any) -> Any:
         key = f"{name}-{one.order.name}-{time.monotonic_ns()}"  # Dask shows what stands before the first hyphen
         one.stages[key] = name
-        future = one.futures[key] = self.client.submit(function, *given, **named, key=key)
-        future.add_done_callback(lambda _: self.ended.put((one, key)))
-        return future
+        one.futures[key] = self.client.submit(function, *given, **named, key=key)
+        return self._await(one, key)
+
+    def _await(self, one: Doing, key: str) -> Any:
+        one.futures[key].add_done_callback(lambda _: self.ended.put((one, key)))
+        return one.futures[key]
 
     def _drop(self, one: Doing) -> None:
         self.doing.remove(one)
@@ -161,6 +164,9 @@ class Round:
                 return self._went_well(one, key, future)
             case "error":
                 return self._went_wrong(one, future.exception())
+            case "lost" | "pending":  # with the worker that had done it, and it is being done again
+                self._await(one, key)
+                return None
             case _:
                 raise SchedulerLostError
 

@@ -13,7 +13,13 @@ from steer.experiments.many import Job
 from steer.experiments.processes import fitting, in_processes
 from steer.results.files import read_result
 
-GOOD = "kind: ablate-set\ncheckpoint: seed1\nnodes: [enc-self-1.1]\nepisodes: {count: 20}\nmeasures: [{name: exact-match}]\n"
+GOOD = """
+kind: ablate-set
+checkpoint: seed1
+nodes: [enc-self-1.1]
+episodes: {count: 20}
+measures: [{name: exact-match}]
+"""
 SWEEP = f"{GOOD}sweep: {{seed: [0, 1], episodes.count: [10, 20]}}\n"
 
 
