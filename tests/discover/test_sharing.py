@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -113,14 +114,27 @@ def test_a_part_that_fails_ends_the_search_with_its_fault(home: Path, monkeypatc
         searched("chain", on=cluster.scheduler_address)
 
 
-def test_other_weights_on_a_worker_are_refused(home: Path, monkeypatch: pytest.MonkeyPatch):
+def test_other_weights_on_a_worker_are_refused(steer, home: Path, monkeypatch: pytest.MonkeyPatch):
     prepare = sharing.prepared
 
     def others(search: sharing.Search, parcel: object) -> object:
-        from dataclasses import replace
-
         return prepare(replace(search, name="copier"), parcel)
 
     monkeypatch.setattr(sharing, "prepared", others)
-    with scheduler() as cluster, pytest.raises(SteerError, match="other weights"):
-        searched("chain", on=cluster.scheduler_address)
+    with scheduler() as cluster:
+        with pytest.raises(SteerError, match="other weights"):
+            searched("chain", on=cluster.scheduler_address)
+        ask = (
+            "discover",
+            "-c",
+            "chain",
+            "-c",
+            "copier",
+            "--episodes",
+            20,
+            "--on",
+            cluster.scheduler_address,
+            "--force",
+        )
+        done = steer(*ask, "--quiet")
+    assert done.stderr == "error: chain: the worker that searched its circuit has other weights\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,10 +11,11 @@ from parted import assert_same_rows
 from small import checkpoint
 
 from steer.base.errors import SteerError
-from steer.experiments import orders
+from steer.experiments import orders, pool
 from steer.experiments.api import run
 from steer.experiments.one import run_experiment
 from steer.experiments.orders import Order, order_of
+from steer.experiments.pool import Pool
 from steer.experiments.spread import Sweep
 from steer.experiments.work import AbsentError, Begun, Parcel, PoisonedError, parcel_of
 from steer.models.checkpoint import load_checkpoint, save_checkpoint
@@ -62,6 +64,19 @@ def test_parts_of_an_order_give_the_rows_of_one_process(order: Order):
     assert_same_rows(one.rows, two.rows)
     assert one.provenance.hash == two.provenance.hash
     assert len(orders.SUBJECTS) == len(orders.EXPERIMENTS) == 1  # loaded once, prepared once
+
+
+def test_a_process_does_all_parts_of_an_order(order: Order, monkeypatch: pytest.MonkeyPatch):
+    one = run_experiment(load_recipe("sweep.yaml"), load_checkpoint("model"))
+    begun = pickle.loads(pool.do_whole(order))
+    assert begun.result is not None
+    assert_same_rows(one.rows, begun.result.rows)
+    broken = pickle.loads(pool.do_whole(replace(order, version="0.0.1")))
+    assert "not 0.0.1" in broken.faults[0]
+    monkeypatch.setattr(pool, "in_processes", lambda work, things, jobs: [(thing, None) for thing in things])
+    ((came, lost),) = Pool(2).run([order])
+    assert came is order
+    assert "ended from outside, 2 times over" in lost.faults[0]
 
 
 def test_a_small_experiment_is_a_single_part_and_a_known_one_is_none(order: Order):
