@@ -19,6 +19,7 @@ def main() -> None:
     try:
         import signal
 
+        open_streams()
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not when it is ignored, as under nohup
             signal.signal(signal.SIGINT, interrupt)
         from steer.commands import app
@@ -26,6 +27,12 @@ def main() -> None:
         app(prog_name="steer")
     except KeyboardInterrupt:  # before a command started; later the command itself says what is kept
         leave()
+
+
+def open_streams() -> None:
+    """Where the caller has closed output or errors (`>&-`), Python has no stream at all, and libraries fail on that."""
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115, PTH123  (no pathlib here)
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115, PTH123
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
@@ -41,7 +48,7 @@ def leave() -> NoReturn:
     try:  # noqa: SIM105  (contextlib may be what is being imported)
         sys.stdout.flush()
     except (OSError, ValueError):
-        pass
+        open_streams()
     os.write(2, b"interrupted\n")
     os._exit(130)
 

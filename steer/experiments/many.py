@@ -174,7 +174,7 @@ def attempted(path: Path, work: Callable[[], Outcome]) -> Outcome:
 
 
 def failed(path: Path, faults: Sequence[Fault], traceback: str = "") -> Outcome:
-    placed = tuple(fault if fault.place.startswith(str(path)) else Fault(str(path), (), fault) for fault in faults)
+    placed = tuple(fault if fault.startswith(str(path)) else Fault(str(path), (), fault) for fault in faults)
     return Outcome(path.stem, faults=placed, traceback=traceback)
 
 
