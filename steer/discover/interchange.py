@@ -14,7 +14,7 @@ import numpy as np
 from steer.anatomy.names import Names
 from steer.anatomy.nodes import Site
 from steer.base.dice import Dice
-from steer.discover.lab import Lab
+from steer.discover.lab import Helpers, Lab
 from steer.engine.engine import Engine
 from steer.models.subject import Subject
 from steer.plan.plan import COUNTERPART, Edit, Of, Run
@@ -29,13 +29,14 @@ class Exchange:
     """A lab whose episodes have the counterpart's answer, with the counterpart's values at hand."""
 
     def __init__(
-        self, checkpoint: Subject, episodes: Sequence[Example], variable: str, seed: int, engine: Engine
-    ) -> None:
+        self, checkpoint: Subject, episodes: Sequence[Example], variable: str, seed: int, engine: Engine,
+        helpers: Helpers | None = None,
+    ) -> None:  # fmt: skip
         changed = [checkpoint.task.counterpart(episode, variable) for episode in episodes]
         others = [other for other in changed if other is not None]
         # Greedy decoding writes an answer exactly when each of its tokens is the likeliest after those before it.
         predicted = [e.answering(other.answer) for e, other in zip(episodes, others, strict=True)]
-        self.lab = Lab(checkpoint, predicted, seed, engine, others)
+        self.lab = Lab(checkpoint, predicted, seed, engine, others, helpers)
         # What the model itself writes for the counterpart: no intervention can be expected to do better.
         self.ceiling = Lab(checkpoint, others, seed, engine)
 
@@ -52,6 +53,7 @@ def interchange(
     seed: int = 0,
     engine: Engine | None = None,
     names: Names | None = None,
+    helpers: Helpers | None = None,
 ) -> list[Interchange]:
     """For each variable, and each set of sites that should carry it: how often the predicted answer is written.
 
@@ -63,7 +65,7 @@ def interchange(
         sets = {f"{role}.{port}": _sites(names, role, port) for role, port in places}
         sets = {name: sites for name, sites in sets.items() if sites}
         if sets and shown:
-            exchange = Exchange(checkpoint, shown, variable, seed, engine)
+            exchange = Exchange(checkpoint, shown, variable, seed, engine, helpers)
             rows += _of_variable(exchange, variable, sets, _controls(names, sets, seed))
     return rows
 

@@ -14,7 +14,7 @@ from steer.base.version import __version__
 from steer.discover.attribution_patching import compare_with_gradients
 from steer.discover.choosing import choices
 from steer.discover.interchange import interchange
-from steer.discover.lab import Lab
+from steer.discover.lab import Helpers, Lab
 from steer.discover.prune import Pruned, judge, needed_mlps, prune
 from steer.discover.roles import Score, role_scores
 from steer.discover.trace import THRESHOLD, Trace, trace
@@ -83,14 +83,15 @@ class Searched:
 def discover(
     checkpoint: Subject, searched: Sequence[Example], judged: Sequence[Example], count: int = EPISODES,
     threshold: float = THRESHOLD, tell: Tell = lambda done, text: None, engine: Engine | None = None,
+    helpers: Helpers | None = None,
 ) -> Circuit:  # fmt: skip
     """Search on some episodes (`count` of each kind), judge on others (twice as many)."""
     engine = engine or Engine(checkpoint.model)
-    lab = Lab(checkpoint, searched[:count], engine=engine)
-    choosing = Lab(checkpoint, choices(checkpoint.task, searched)[:count], engine=engine)
+    lab = Lab(checkpoint, searched[:count], engine=engine, helpers=helpers)
+    choosing = Lab(checkpoint, choices(checkpoint.task, searched)[:count], engine=engine, helpers=helpers)
     result = search(lab, choosing, threshold, tell)
     circuit = circuit_of(result, SearchSettings(episodes=count, threshold=threshold))
-    return verified(checkpoint, circuit, judged[: 2 * count], engine, tell) if result.pruned.core else circuit
+    return verified(checkpoint, circuit, judged[: 2 * count], engine, tell, helpers) if result.pruned.core else circuit
 
 
 def search(lab: Lab, choosing: Lab, threshold: float, tell: Tell) -> Searched:
@@ -158,10 +159,13 @@ def evidence_of(result: Searched, settings: SearchSettings, members: Sequence[Me
     )
 
 
-def verified(checkpoint: Subject, circuit: Circuit, judged: Sequence[Example], engine: Engine, tell: Tell) -> Circuit:
+def verified(
+    checkpoint: Subject, circuit: Circuit, judged: Sequence[Example], engine: Engine, tell: Tell,
+    helpers: Helpers | None = None,
+) -> Circuit:  # fmt: skip
     """The circuit with its check on other episodes."""
     assert circuit.evidence is not None
-    check = verify(checkpoint, circuit, circuit.evidence, judged, engine, tell)
+    check = verify(checkpoint, circuit, circuit.evidence, judged, engine, tell, helpers)
     return circuit.model_copy(update={"evidence": circuit.evidence.model_copy(update={"check": check})})
 
 
@@ -178,20 +182,20 @@ def shrinking_steps(tell: Tell, start: float, end: float) -> Callable[[str], Non
 
 def verify(
     checkpoint: Subject, circuit: Circuit, evidence: Evidence, episodes: Sequence[Example], engine: Engine,
-    tell: Tell,
+    tell: Tell, helpers: Helpers | None = None,
 ) -> Check:  # fmt: skip
     """Check a circuit on other episodes: what it does alone, what gradients say, what interchanges do."""
     tell(0.7, "judging")
-    lab = Lab(checkpoint, episodes, engine=engine)
+    lab = Lab(checkpoint, episodes, engine=engine, helpers=helpers)
     core = [lab.names.head(member.node) for member in circuit.members if member.core]
     writers = [lab.names.head(name) for name in evidence.traced_from]
     lead = next((head for head in writers if head in core), writers[0])
     drawn = {edge.source for edge in circuit.edges} | {*map(str, writers)}
     traced = [head for head in lab.layout.heads if str(head) in drawn]
-    choosing = Lab(checkpoint, choices(checkpoint.task, episodes), engine=engine)
+    choosing = Lab(checkpoint, choices(checkpoint.task, episodes), engine=engine, helpers=helpers)
     attention = kept_attention(choosing, lead, core) if evidence.read_by == "attention" else None
     tell(0.8, "second opinions")
-    some = Lab(checkpoint, choosing.episodes[: len(episodes) // 4], engine=engine)
+    some = Lab(checkpoint, choosing.episodes[: len(episodes) // 4], engine=engine, helpers=helpers)
     ports = [lab.names.site(name) for name in dict.fromkeys(edge.target for edge in circuit.edges)]
     agreement = compare_with_gradients(some, ports).agreement() if ports else None
     tell(0.9, "interchanges")
@@ -203,7 +207,7 @@ def verify(
         model_without=needed_mlps(lab),
         choice=chosen(choosing, writers),
         gradients=agreement,
-        interchange=tuple(interchange(checkpoint, episodes, engine=engine, names=known)),
+        interchange=tuple(interchange(checkpoint, episodes, engine=engine, names=known, helpers=helpers)),
     )
 
 

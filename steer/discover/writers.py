@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import torch
-from torch import Tensor
 
 from steer.anatomy.nodes import Node
 from steer.discover.lab import Lab
@@ -46,9 +45,9 @@ def without_each(lab: Lab, nodes: Sequence[Node]) -> dict[str, Estimate]:
 def chosen(lab: Lab, heads: Sequence[Node]) -> Choice:
     """How often the right token is said, and the one that was not chosen: clean, and without these heads."""
 
-    def said(tokens: Sequence[Tensor]) -> Ablation:
-        measured = lab.said(tokens)
+    def said(rivals: bool) -> Ablation:
+        measured = lab.said(rivals)
         (ablated,) = lab.measure([lab.ablating("ablated", heads)], measured[0]).values()
         return Ablation(clean=lab.estimate(lab.clean(measured)), ablated=lab.estimate(ablated))
 
-    return Choice(without=tuple(map(str, heads)), right=said(lab.targets), rival=said(lab.rivals))
+    return Choice(without=tuple(map(str, heads)), right=said(False), rival=said(True))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from json import loads
 from pathlib import Path
 from typing import TypedDict
@@ -95,15 +94,14 @@ def cp(name: str, to: Path | str = ".", *, force: bool = False) -> Path:
         raise SteerError(f"{target} is the shipped one itself; give another name")
     if target.exists() and not force:
         raise SteerError(f"{target} is there already; give another name, or --force")
-    try:
-        if source.is_dir():
-            shutil.copytree(source, target, dirs_exist_ok=True)
-        else:
-            # The line that tells editors where the schema is must still lead there.
-            text = re.sub(r"(\$schema=).*schema\.json", rf"\g<1>{RECIPES / 'schema.json'}", source.read_text())
-            write_atomically(target, text)
-    except OSError as error:
-        raise SteerError(f"cannot write {target}: {error.strerror or error}") from error
+    if source.is_dir():
+        for file in sorted(source.rglob("*")):
+            if file.is_file():
+                write_atomically(target / file.relative_to(source), file.read_bytes())
+    else:
+        # The line that tells editors where the schema is must still lead there.
+        text = re.sub(r"(\$schema=).*schema\.json", rf"\g<1>{RECIPES / 'schema.json'}", source.read_text())
+        write_atomically(target, text)
     return target
 
 

@@ -7,20 +7,27 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from steer.base.errors import SteerError
 from steer.drawing.look import PLAIN, Look
-from steer.experiments.cluster import Cluster, Failure, Finished
+from steer.experiments.cluster import Failure, Finished, Tell
 from steer.experiments.many import Advance, Job, Outcome, attempted, failed, written
-from steer.experiments.orders import Begun, Order, order_of
+from steer.experiments.orders import Order, order_of
+from steer.experiments.work import Begun, Work
 from steer.recipe.load import Loaded, load_recipe
 from steer.results.files import read_result, saved_result
 
 Named = TypeVar("Named", bound=Hashable)
 
 
-def run_spread(paths: Sequence[Path], job: Job, advance: Advance, cluster: Cluster) -> Iterator[tuple[Path, Outcome]]:
+class Workers(Protocol):
+    """A cluster, or processes of this machine."""
+
+    def run(self, orders: Sequence[Work], tell: Tell) -> Iterator[tuple[Work, Finished]]: ...
+
+
+def run_spread(paths: Sequence[Path], job: Job, advance: Advance, cluster: Workers) -> Iterator[tuple[Path, Outcome]]:
     """Each path with its outcome, as they finish. Every point of a sweep is an order of its own."""
     loaded: dict[Path, Loaded] = {}
     for path in paths:
@@ -39,7 +46,7 @@ def run_spread(paths: Sequence[Path], job: Job, advance: Advance, cluster: Clust
 
 
 def _finished(
-    loaded: Mapping[Path, Loaded], job: Job, tell: Advance, cluster: Cluster
+    loaded: Mapping[Path, Loaded], job: Job, tell: Advance, cluster: Workers
 ) -> Iterator[tuple[Path, Finished]]:
     """What came of each recipe; of a sweep, of all its points as one."""
     ordered = partial(order_of, device=job.device, dtype=job.dtype, memory=job.memory)
@@ -58,7 +65,7 @@ def _finished(
 
 
 def _looked_at(
-    sweeps: dict[Path, Sweep], known: Mapping[Path, frozenset[str]], cluster: Cluster
+    sweeps: dict[Path, Sweep], known: Mapping[Path, frozenset[str]], cluster: Workers
 ) -> Iterator[tuple[Path, Finished]]:
     """The sweeps whose results are known, or that cannot be run; the others are left."""
     looks = {
@@ -115,14 +122,14 @@ def hashes(folders: Iterable[Path]) -> frozenset[str]:
     return frozenset(known)
 
 
-def run_orders(orders: Mapping[Named, Order], cluster: Cluster, advance: Advance) -> Iterator[tuple[Named, Finished]]:
+def run_orders(orders: Mapping[Named, Work], cluster: Workers, advance: Advance) -> Iterator[tuple[Named, Finished]]:
     """Each order with what came of it, under its name. Progress is the mean over all."""
     if not orders:
         return
     names = {id(order): name for name, order in orders.items()}
     shares = dict.fromkeys(names, 0.0)
 
-    def tell(order: Order, done: float) -> None:
+    def tell(order: Work, done: float) -> None:
         shares[id(order)] = done
         advance(sum(shares.values()) / len(shares), order.name)
 

@@ -102,7 +102,7 @@ class Checkpoint(Shown):
     @property
     def weights(self) -> Weights:
         """Which weights these are, for a result's provenance."""
-        return Weights(self.name, self.record.weights_sha256, self.record.numbering)
+        return Weights(self.name, self.record.weights_sha256, self.record.numbering, config=self.record.reading)
 
     @property
     def device(self) -> torch.device:

@@ -5,7 +5,9 @@ No torch here: a recipe is checked against the record alone. Sizes are bounded b
 
 from __future__ import annotations
 
-from dataclasses import replace
+import hashlib
+from dataclasses import asdict, replace
+from json import dumps
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -103,6 +105,13 @@ class Record(BaseModel):
     def numbering(self) -> str:
         """A note for readers of head numbers; empty if they are as trained."""
         return "" if self.renumbered is None else f"heads renumbered like {self.renumbered.like}"
+
+    @property
+    def reading(self) -> str:
+        """SHA-256 of how the weights are read, and of which task's episodes: all in the record that changes numbers."""
+        config = {key: value for key, value in asdict(self.config).items() if key != "dropout"}
+        said = dumps([config, self.task, self.vocabulary, self.data_seed], sort_keys=True)
+        return hashlib.sha256(said.encode()).hexdigest()
 
     def summary(self, name: str) -> CheckpointLine:
         config = self.config
