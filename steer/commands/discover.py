@@ -59,7 +59,7 @@ def discover(
     from steer.commands.pictures import warn
     from steer.commands.progress import bar, spoken
     from steer.discover.keep import capable
-    from steer.discover.several import Asked, find_all
+    from steer.discover.several import Searching, find_all
     from steer.experiments.cluster import opened
     from steer.results.evidence import SearchSettings
 
@@ -69,9 +69,9 @@ def discover(
         raise SteerError("--dtype and --memory are for searches on prompts: give --task")
     folders = _folders(checkpoint or (capable() if everything else [DEFAULT]), out or Path("results"), task, dtype)
     settings = SearchSettings(episodes=episodes, threshold=threshold)
-    asked = Asked(settings, task, device, dtype, parse_memory(memory), force)
+    work = Searching(settings, task, device, dtype, parse_memory(memory), force)
     with opened(workers, on, spoken(quiet)) as cluster:
-        discoveries = find_all(folders, asked, lambda title: bar(title, 1.0, quiet), cluster)
+        discoveries = find_all(folders, work, lambda title: bar(title, 1.0, quiet), cluster)
     warn(*(one.undrawn for one in discoveries.values()))
     if json:
         plain = [one.circuit.model_dump(mode="json") for one in discoveries.values()]

@@ -28,7 +28,7 @@ def discover(
     them.
     """
     from steer.discover import keep
-    from steer.discover.several import Asked
+    from steer.discover.several import Searching
     from steer.experiments.cluster import opened
 
     for name, value, (least, most) in (("episodes", episodes, EPISODES), ("threshold", threshold, THRESHOLD)):
@@ -40,6 +40,6 @@ def discover(
     words = keep.asked_of(Path(task), dtype) if task is not None else ()
     folder = results_folder("discover", str(checkpoint), *words, within=within)
     about = Path(task) if task is not None else None
-    asked = Asked(settings, about, device, dtype, parse_memory(memory), force)
+    work = Searching(settings, about, device, dtype, parse_memory(memory), force)
     with opened(workers, on, say) as cluster:
-        return asked.find(str(checkpoint), folder, tell, cluster).circuit
+        return work.find(str(checkpoint), folder, tell, cluster).circuit

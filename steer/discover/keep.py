@@ -50,15 +50,15 @@ def check_trained(name: str) -> None:
 
 def find_circuit(
     name: str, folder: Path, settings: SearchSettings, force: bool = False, tell: Tell = lambda done, text: None,
-    device: str = "cpu", found: Circuit | None = None, helpers: Helpers | None = None,
+    device: str = "cpu", made: Circuit | None = None, helpers: Helpers | None = None,
 ) -> Discovery:  # fmt: skip
-    """The circuit, written to its folder and drawn. `found`: what another process has come to."""
+    """The circuit, written to its folder and drawn. `made`: by another process."""
     check_device(device)
     loaded = load_checkpoint(name, device, circuit=not force)  # with --force a broken circuit file is ignored
-    circuit = None if force or found else _saved(folder, loaded, settings)
+    circuit = None if force or made else _saved(folder, loaded, settings)
     known = circuit is not None
     if circuit is None:
-        circuit = _same(found, loaded) if found else on_own_task(loaded).circuit(settings, tell, helpers)
+        circuit = _same(made, loaded) if made else on_own_task(loaded).circuit(settings, tell, helpers)
     write_circuit(circuit, folder)
     _, undrawn = attempt(lambda: draw_all(circuit, folder), "circuit") if circuit.members else (None, "")
     home = locate(name)
@@ -73,12 +73,12 @@ def is_known(name: str, folder: Path, settings: SearchSettings, device: str = "c
     return _saved(folder, load_checkpoint(name, device), settings) is not None
 
 
-def _same(found: Circuit, subject: Subject) -> Circuit:
+def _same(circuit: Circuit, subject: Subject) -> Circuit:
     """A circuit that was searched elsewhere, on weights that are those here."""
     weights = subject.weights
-    if found.checkpoint.sha256 != weights_id(weights):
+    if circuit.checkpoint.sha256 != weights_id(weights):
         raise SteerError(f"{weights.name}: the worker that searched its circuit has other weights")
-    return found.model_copy(update={"checkpoint": found.checkpoint.model_copy(update={"name": weights.name})})
+    return circuit.model_copy(update={"checkpoint": circuit.checkpoint.model_copy(update={"name": weights.name})})
 
 
 def asked_of(task: Path | None, dtype: str) -> tuple[str, ...]:
@@ -89,14 +89,14 @@ def asked_of(task: Path | None, dtype: str) -> tuple[str, ...]:
 def find_on_prompts(
     name: str, file: Path, folder: Path, settings: SearchSettings, force: bool = False,
     tell: Tell = lambda done, text: None, device: str = "cpu", dtype: str = "float32", memory: int = MEMORY,
-    found: Circuit | None = None, helpers: Helpers | None = None,
+    made: Circuit | None = None, helpers: Helpers | None = None,
 ) -> Discovery:  # fmt: skip
     """The circuit behind a model's answers to prompts of a file. It is kept in its folder alone: it has no roles."""
     sought = on_prompts(name, file, device, dtype, memory)
-    circuit = None if force or found else _known_on_prompts(folder, sought.subject, settings)
+    circuit = None if force or made else _known_on_prompts(folder, sought.subject, settings)
     known = circuit is not None
     if circuit is None:
-        circuit = _same(found, sought.subject) if found else sought.circuit(settings, tell, helpers)
+        circuit = _same(made, sought.subject) if made else sought.circuit(settings, tell, helpers)
     write_circuit(circuit, folder)
     _, undrawn = attempt(lambda: draw_all(circuit, folder), "circuit") if circuit.members else (None, "")
     return Discovery(circuit, known, False, undrawn)

@@ -25,7 +25,7 @@ Bar = Callable[[str], AbstractContextManager[Tell]]  # progress under a title
 
 
 @dataclass(frozen=True)
-class Asked:
+class Searching:
     """What is searched, the same for all checkpoints."""
 
     settings: SearchSettings
@@ -36,13 +36,13 @@ class Asked:
     force: bool = False
 
     def find(
-        self, name: str, folder: Path, tell: Tell, cluster: Cluster | None = None, found: Circuit | None = None
+        self, name: str, folder: Path, tell: Tell, cluster: Cluster | None = None, made: Circuit | None = None
     ) -> Discovery:
-        helpers = self.shared(name, cluster) if cluster and not found else None
+        helpers = self.shared(name, cluster) if cluster and not made else None
         if self.task is None:
-            return keep.find_circuit(name, folder, self.settings, self.force, tell, self.device, found, helpers)
+            return keep.find_circuit(name, folder, self.settings, self.force, tell, self.device, made, helpers)
         return keep.find_on_prompts(
-            name, self.task, folder, self.settings, self.force, tell, self.device, self.dtype, self.memory, found,
+            name, self.task, folder, self.settings, self.force, tell, self.device, self.dtype, self.memory, made,
             helpers,
         )  # fmt: skip
 
@@ -60,42 +60,44 @@ class Asked:
 
 
 def find_all(
-    folders: Mapping[str, Path], asked: Asked, bar: Bar, cluster: Cluster | None = None
+    folders: Mapping[str, Path], work: Searching, bar: Bar, cluster: Cluster | None = None
 ) -> dict[str, Discovery]:
     """Every checkpoint's circuit, in its folder."""
-    found: dict[str, Discovery] = {}
+    discoveries: dict[str, Discovery] = {}
     try:
-        for name, discovery in _ways(folders, asked, bar, cluster):
-            found[name] = discovery
+        for name, discovery in _ways(folders, work, bar, cluster):
+            discoveries[name] = discovery
     except KeyboardInterrupt as error:
-        raise interrupted(len(found), len(folders)) from error
-    return {name: found[name] for name in folders}
+        raise interrupted(len(discoveries), len(folders)) from error
+    return {name: discoveries[name] for name in folders}
 
 
 def _ways(
-    folders: Mapping[str, Path], asked: Asked, bar: Bar, cluster: Cluster | None
+    folders: Mapping[str, Path], work: Searching, bar: Bar, cluster: Cluster | None
 ) -> Iterator[tuple[str, Discovery]]:
     many = cluster is not None and len(folders) > 1
-    unknown = [name for name, folder in folders.items() if not asked.is_known(name, folder)] if many else []
+    unknown = [name for name, folder in folders.items() if not work.is_known(name, folder)] if many else []
     spread = unknown if len(unknown) > 1 else []
     for name in (name for name in folders if name not in spread):
         with bar(f"discovering {name}") as tell:
-            yield name, asked.find(name, folders[name], tell, cluster)
+            yield name, work.find(name, folders[name], tell, cluster)
     if cluster is not None and spread:
         with bar(f"discovering {len(spread)} circuits") as tell:
-            yield from _spread({name: folders[name] for name in spread}, asked, tell, cluster)
+            yield from _spread({name: folders[name] for name in spread}, work, tell, cluster)
 
 
-def _spread(folders: Mapping[str, Path], asked: Asked, tell: Tell, cluster: Cluster) -> Iterator[tuple[str, Discovery]]:
+def _spread(
+    folders: Mapping[str, Path], work: Searching, tell: Tell, cluster: Cluster
+) -> Iterator[tuple[str, Discovery]]:
     """A whole search for each worker. One that fails stops no other."""
-    from steer.discover.sharing import found_by
+    from steer.discover.sharing import made_by
     from steer.experiments.spread import run_orders
 
-    searches = {name: asked.shared(name, cluster).search for name in folders}
+    searches = {name: work.shared(name, cluster).search for name in folders}
     faults: list[str] = []
     for name, came in run_orders(searches, cluster, tell):
         try:
-            yield name, asked.find(name, folders[name], lambda done, text: None, found=found_by(came))
+            yield name, work.find(name, folders[name], lambda done, text: None, made=made_by(came))
         except SteerError as error:
             faults += [fault if name in fault else f"{name}: {fault}" for fault in error.faults]
     if faults:

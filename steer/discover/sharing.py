@@ -45,7 +45,7 @@ class Search(Work):
 
     def begin(self, parcel: Parcel | None) -> Begun:
         sought, engine, _ = prepared(self, parcel)
-        return Begun("", sought.subject.weights.identity, found=sought.circuit(self.settings, engine=engine))
+        return Begun("", sought.subject.weights.identity, made=sought.circuit(self.settings, engine=engine))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +72,7 @@ class Step(Work):
         key = self.episodes, self.counterparts, self.seed
         if key not in labs:
             labs[key] = Lab(sought.subject, self.episodes, self.seed, engine, self.counterparts)
-        return Begun("", self.weights, found=labs[key].tallies(self.plan, self.measure, self.positions))
+        return Begun("", self.weights, made=labs[key].tallies(self.plan, self.measure, self.positions))
 
 
 # On a worker.
@@ -121,10 +121,10 @@ class Shared:
         if len(groups) == 1:  # by the time that it is sent, it is done
             return lab.tallies(plan, measure, positions)
         steps = {number: self._step(lab, group, measure, positions) for number, group in enumerate(groups)}
-        found: dict[int, dict[str, Tally]] = {}
+        tallies: dict[int, dict[str, Tally]] = {}
         for number, came in run_orders(steps, self.cluster, lambda done, name: None):
-            found[number] = found_by(came)
-        return {condition: tally for number in sorted(found) for condition, tally in found[number].items()}
+            tallies[number] = made_by(came)
+        return {condition: tally for number in sorted(tallies) for condition, tally in tallies[number].items()}
 
     def _step(self, lab: Lab, plan: Plan, measure: Measure, positions: int | None) -> Step:
         examples: Sequence[Example] = lab.inputs.examples
@@ -137,8 +137,8 @@ class Shared:
         )  # fmt: skip
 
 
-def found_by(came: Finished) -> Any:
+def made_by(came: Finished) -> Any:
     if isinstance(came, Failure):
         LOG.debug("%s", came.traceback)
         raise SteerError(*came.faults)
-    return came.found
+    return came.made

@@ -120,7 +120,7 @@ def _ways(
     return run_spread(paths, job, advance, Pool(jobs)) if len(paths) == 1 else _side_by_side(paths, job, jobs)
 
 
-def _processes(paths: Sequence[Path], job: Job, asked: int | None) -> int:
+def _processes(paths: Sequence[Path], job: Job, wanted: int | None) -> int:
     """As many as were asked for, or as pay; never more than can be done apart: recipes, or the points of one's sweep.
 
     Each would load a Hugging Face model, however large, for itself: unasked there is one.
@@ -130,8 +130,8 @@ def _processes(paths: Sequence[Path], job: Job, asked: int | None) -> int:
         with suppress(SteerError):  # it is reported when the recipe is run
             loaded.append(load_recipe(str(path), *job.changes))
     things = len(paths) if len(paths) > 1 else sum(len(one.points) for one in loaded) or 1
-    if asked is not None:
-        return min(asked, things)
+    if wanted is not None:
+        return min(wanted, things)
     large = any(":" in one.recipe.checkpoint for one in loaded)
     return 1 if job.remote or large or things == 1 else fitting(things, job.device, job.memory)
 

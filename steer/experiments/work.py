@@ -56,10 +56,10 @@ class Begun:
     part is all there is, its result; or that the result is known."""
 
     content: str
-    weights: str  # which weights were found
+    weights: str  # which weights were there
     cut: Cut | None = None
     result: Result | None = None
-    found: Any = None  # what work gives that is no recipe
+    made: Any = None  # what work gives that is no recipe
 
 
 class AbsentError(Exception):
