@@ -159,8 +159,9 @@ def test_controls_are_what_they_are_called():
     shown, own = [e for e, _ in PAIRS[:9]], [other for _, other in PAIRS[:9]]
     lent, stranger = shuffled(shown, own, 0), with_random_weights(MODEL, 0)
     assert lent != own
-    keys = COMMON | {"k": 1, "epochs": 1, "measures": [{"name": "answer-probability"}]}
-    result = ask(MODEL, shown, [e for e, _ in PAIRS[9:29]], **keys)
+    keys = COMMON | {"k": 1, "epochs": 1, "controls": ["shuffled", "random-weights"]}
+    keys["measures"] = [{"name": "answer-probability"}]
+    result = ask(MODEL, shown, [e for e, _ in PAIRS[9:19]], **keys)
     found = {row.level(CONTROL): row.value for row in result.rows if row.level("k") == "whole"}
     wanted = {None: probability(MODEL, shown, own), "shuffled": probability(MODEL, shown, lent)}
     assert found == pytest.approx(wanted | {"random weights": probability(stranger, shown, own)}, rel=1e-6)
