@@ -192,6 +192,8 @@ def test_nothing_that_is_judged_is_learnt_from():
     lent = training_pairs(MODEL, wanted, Inputs(strangers, judged))  # what judges only lends its values
     assert len(lent.examples) >= 30
     assert {e.prompt for e in judged}.isdisjoint(e.prompt for e in (*lent.examples, *lent.counterparts))
+    given = training_pairs(MODEL, wanted, Inputs(strangers, others))  # and what training would borrow from
+    assert {e.prompt for e in others}.isdisjoint(e.prompt for e in (*given.examples, *given.counterparts))
     with pytest.raises(KeyedError, match="a search needs at least 8"):
         training_pairs(MODEL, wanted, Inputs(drawn, [counterpart(e, "index-in-question") for e in drawn]))
 
