@@ -18,6 +18,7 @@ from steer.discover.lab import Lab
 from steer.discover.writers import logit_shares
 from steer.experiments.accuracy import accuracy
 from steer.measures.alignment import Alignment
+from steer.measures.attention import contribution
 from steer.models.checkpoint import load_checkpoint
 from steer.models.plain.config import ModelConfig
 from steer.models.plain.layout import plain_layout
@@ -206,6 +207,15 @@ def test_an_alignment_is_told_by_the_middle_95_percent():
 
 
 # Exact match by groups
+
+
+def test_a_ratio_that_is_the_same_in_every_example_is_certain():
+    """However much the clean mass varies: both are drawn together, and the ratio is of what was drawn."""
+    clean, half = Tally(40, 2), Tally(40, 2)
+    clean.put(list(range(40)), np.random.default_rng(2).random((40, 2)) + 0.1, np.ones((40, 2)))
+    half.put(list(range(40)), 0.5 * clean.values, np.ones((40, 2)))
+    (row,) = contribution(half, clean, bootstrap_weights(40, 0))
+    assert (row.low, row.value, row.high) == pytest.approx((0.5, 0.5, 0.5), abs=1e-12)
 
 
 def test_an_evaluation_counts_each_group_by_hand():

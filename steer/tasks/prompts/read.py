@@ -130,6 +130,8 @@ def _csv(path: Path, text: str) -> Iterator[Placed]:
     rows = csv.reader(io.StringIO(text), delimiter="\t" if path.suffix.lower() == ".tsv" else ",", strict=True)
     try:
         columns = next(rows, [])
+        if twice := [name for n, name in enumerate(columns) if name and name in columns[:n]]:
+            raise ConfigError(f"{path}:1: the column {twice[0]!r} stands here twice")
         for row in rows:
             place = f"{path}:{rows.line_num}"
             if len(row) > len(columns):

@@ -170,7 +170,8 @@ class Prompts(TaskOf[Prompt, Lines]):
 
     def labelled(self, example: Prompt, label: str, tokens: str) -> Sequence[tuple[Place, int]]:
         value = self.bound[example.line].labels.get(label)
-        return [((PROMPT, place), self.values[label][value]) for place in example.spans[label]] if value else []
+        places = example.spans[label] if value is not None else ()
+        return [((PROMPT, place), self.values[label][value or ""]) for place in places]
 
 
 TASK = Prompts()
