@@ -17,9 +17,12 @@ if TYPE_CHECKING:
 
 def main() -> None:
     try:
+        import atexit
+        import gc
         import signal
 
         open_streams()
+        atexit.register(gc.freeze)  # what is left then goes with the process: to walk through all of torch takes long
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not when it is ignored, as under nohup
             signal.signal(signal.SIGINT, interrupt)
         from steer.commands import app
@@ -45,7 +48,7 @@ def interrupt(number: int, frame: FrameType | None) -> None:
 
 def leave() -> NoReturn:
     """Exit as `steer.commands` does after an interrupt, but without Python's own clean-up."""
-    try:  # noqa: SIM105  (contextlib may be what is being imported)
+    try:  # no contextlib: it may be what is being imported
         sys.stdout.flush()
     except (OSError, ValueError):
         open_streams()

@@ -1,7 +1,7 @@
 """Intervals and nulls against closed forms and by coverage: what is called 95 % is 95 %.
 
-Half of a 95 % interval is 1.96 standard errors wide. A standard error comes from a formula here, never from drawing
-anew, so that the two ways share nothing. An interval of 90 % would be a sixth narrower, one of 50 % two thirds.
+Half of a 95 % interval is 1.96 standard errors wide. A standard error comes from a formula here, never from
+resampling, so that the two ways share nothing. An interval of 90 % would be a sixth narrower, one of 50 % two thirds.
 """
 
 from __future__ import annotations

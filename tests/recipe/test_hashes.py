@@ -159,6 +159,22 @@ def test_the_weights_the_version_and_the_way_of_counting_belong_to_the_question(
     assert experiment_hash(asked, Checkpoint(tiny.transformer, tiny.record, "another name")) == hashes[-1]
 
 
+EDIT = {"sites": "enc-self-0.0.z", "ablate": "resample"}
+BY_BATCH = [
+    {"ablation": {"value": "resample"}},
+    {"ablation": {"over": "padded", "reference": "train"}},
+    {"kind": "intervene", "nodes": None, "conditions": [{"name": "lent", "edits": [EDIT]}]},
+]
+
+
+@pytest.mark.parametrize("keys", BY_BATCH)
+def test_memory_belongs_to_a_question_whose_numbers_follow_from_who_shares_a_batch(tiny: Checkpoint, keys: dict):
+    told = {"kind": "ablate-set", "nodes": "enc-self-0.0", "measures": [{"name": "exact-match"}]}
+    asked, plain = (recipe({k: v for k, v in (told | more).items() if v is not None}) for more in (keys, {}))
+    assert experiment_hash(asked, tiny, memory=1 << 20) != experiment_hash(asked, tiny)
+    assert experiment_hash(plain, tiny, memory=1 << 20) == experiment_hash(plain, tiny)
+
+
 OTHERWISE = {  # the same weights, read in another way, or asked other episodes
     "the scale of positions": {"config": {"position_scale": 1.0}},
     "how the heads are cut": {"config": {"heads": 8, "d_head": 8}},

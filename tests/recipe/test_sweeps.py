@@ -62,6 +62,13 @@ def test_one_result_with_a_column_for_each():
     assert from_json(to_json(result), "made").rows == result.rows
 
 
+def test_a_sweep_says_how_many_examples_its_smallest_point_has():
+    """No number of it is of fewer; each row says its own."""
+    result = steer.run(COMMON | {"nodes": "enc-self-0.*", "sweep": {"episodes.count": [5, 3, 4]}})
+    assert [row.examples for row in result.rows if row.position is None and row.condition == "set ablated"] == [5, 3, 4]
+    assert result.provenance.examples == 3
+
+
 def test_another_value_is_another_question():
     tiny = load_checkpoint("tiny")
 

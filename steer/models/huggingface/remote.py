@@ -58,12 +58,12 @@ class RemoteModel(HuggingFaceModel):
         """By hook. The hooks of a block's own sum are nobody's site."""
         paths = {module: name for name, module in self.module.model.named_modules()}
         known = set(map(self.steps.hook, self.layout.sites))
-        found = {
+        taps = {
             hook: Tap(paths[module], ahead, self.size(hook) if hook.endswith(".z") else ())
             for hook, module, ahead in places(self)
             if hook in known
         }
-        return found | {self.steps.hook(self.layout.logits): Tap("", False)}
+        return taps | {self.steps.hook(self.layout.logits): Tap("", False)}
 
     written: Any = _refused
     folded: Any = _refused
