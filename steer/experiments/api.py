@@ -117,12 +117,11 @@ def run_many(
     """
     from steer.experiments.cluster import opened
     from steer.experiments.many import Job, run_batch
+    from steer.experiments.processes import check_jobs
 
-    several = jobs is not None and jobs > 1
-    if remote and (workers or on or several):
+    if remote and (workers is not None or on is not None or (jobs or 1) > 1):
         raise SteerError("--remote sends one recipe after another: leave --jobs, --workers and --on out")
-    if several and (workers or on):
-        raise SteerError("--jobs starts processes of its own: leave it out with --workers or --on")
+    check_jobs(jobs, workers, on)
     job = Job(change_words(changes), Path(out), device, dtype, parse_memory(memory), force, look_of(formats), remote)
     with opened(workers, on, say) as cluster:
         return run_batch(list(map(str, recipes)), job, jobs, tell, cluster)

@@ -25,6 +25,7 @@ from steer.experiments.work import AbsentError, Begun, PoisonedError, Work, parc
 
 INSTALL = "--workers and --on need Dask, which is not installed: pip install 'steer-interp[dask]'"
 LIMIT = "auto"  # memory of a worker of a local cluster: its share of the machine's
+MOST = 256  # workers of a local cluster
 TRIES = 2  # workers of a local cluster that may be lost over one part
 PATIENCE = 60.0  # seconds to wait for a scheduler that has gone to come back
 LOST = "the worker that ran it was ended from outside, {} times over (is memory short?)"
@@ -254,13 +255,15 @@ def settings(workers: int) -> Mapping[str, Any]:
 @contextmanager
 def opened(workers: int | None, address: str | None, say: Say = lambda text: None) -> Iterator[Cluster | None]:
     """The cluster that a command's options ask for; None if they ask for none."""
-    if workers is None and not address:
+    if workers is None and address is None:
         yield None
         return
-    if workers is not None and address:
+    if workers is not None and address is not None:
         raise SteerError("--workers starts a cluster, --on uses one: give one of them")
-    if workers is not None and workers < 1:
-        raise SteerError(f"--workers: 1 at least, not {workers}")
+    if workers is not None and not 1 <= workers <= MOST:
+        raise SteerError(f"--workers: from 1 to {MOST} processes of this machine, not {workers:,}")
+    if address == "":
+        raise SteerError("--on: the address of a scheduler, such as tcp://HOST:8786, not nothing")
     try:
         import distributed  # noqa: F401
     except ImportError as error:

@@ -125,6 +125,8 @@ def _processes(paths: Sequence[Path], job: Job, wanted: int | None) -> int:
 
     Each would load a Hugging Face model, however large, for itself: unasked there is one.
     """
+    from steer.models.huggingface.place import is_hugging_face
+
     loaded: list[Loaded] = []
     for path in paths:
         with suppress(SteerError):  # it is reported when the recipe is run
@@ -132,7 +134,7 @@ def _processes(paths: Sequence[Path], job: Job, wanted: int | None) -> int:
     things = len(paths) if len(paths) > 1 else sum(len(one.points) for one in loaded) or 1
     if wanted is not None:
         return min(wanted, things)
-    large = any(":" in one.recipe.checkpoint for one in loaded)
+    large = any(":" in name or is_hugging_face(name) for name in (one.recipe.checkpoint for one in loaded))
     return 1 if job.remote or large or things == 1 else fitting(things, job.device, job.memory)
 
 

@@ -17,6 +17,7 @@ from multiprocessing.resource_tracker import ensure_running
 from threading import Thread
 from typing import Any, TypeVar
 
+from steer.base.errors import SteerError
 from steer.base.log import follow_debugging
 
 TRIES = 2
@@ -24,6 +25,13 @@ MOST = 8  # processes that are started unasked
 THREADS = "OMP_NUM_THREADS"
 Given = TypeVar("Given")
 Made = TypeVar("Made")
+
+
+def check_jobs(jobs: int | None, workers: int | None, on: str | None) -> None:
+    if jobs is not None and jobs < 1:
+        raise SteerError(f"--jobs: 1 at least, not {jobs}")
+    if jobs is not None and jobs > 1 and (workers is not None or on is not None):
+        raise SteerError("--jobs starts processes of its own: leave it out with --workers or --on")
 
 
 def fitting(things: int, device: str, memory: int) -> int:

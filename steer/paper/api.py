@@ -42,7 +42,7 @@ def reproduce(
     from steer.experiments.cluster import opened
     from steer.experiments.many import interrupted
     from steer.experiments.pool import Pool
-    from steer.experiments.processes import fitting
+    from steer.experiments.processes import check_jobs, fitting
     from steer.paper import reproduce as reproducing
     from steer.recipe.load import load_recipe
     from steer.results.files import RESULT
@@ -60,8 +60,7 @@ def reproduce(
     words = [re.sub(r"[^\w.-]+", "-", change.removeprefix(QUESTIONS)).strip("-") for change in changes]
     folder = Path(out) if out is not None else results_folder("reproduce", name_of(checkpoint), *more, *words)
     make_folder(folder)
-    if jobs is not None and jobs > 1 and (workers or on):
-        raise SteerError("--jobs starts processes of its own: leave it out with --workers or --on")
+    check_jobs(jobs, workers, on)
     named = isinstance(checkpoint, str | Path)  # an object is in this process alone
     jobs = 1 if not named else jobs or fitting(len(compared.recipes()), device, MEMORY)
     try:

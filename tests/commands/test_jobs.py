@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 
+from steer.base.errors import SteerError
 from steer.base.memory import MEMORY
 from steer.experiments import many, processes
+from steer.experiments.api import run_many
 from steer.experiments.many import Job
 from steer.experiments.processes import fitting, in_processes
+from steer.paper.api import reproduce
 from steer.results.files import read_result
 
 GOOD = """
@@ -106,4 +110,22 @@ def test_options_that_exclude_each_other_are_refused(steer, tmp_path: Path, comm
         done = steer(*command, "--jobs", 2, *more, "--out", tmp_path / "out")
         assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
         assert "--jobs starts processes of its own" in done.stderr
-    assert steer(*command, "--jobs", 0).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"jobs": 0}, "--jobs: 1 at least, not 0"), ({"jobs": -3}, "--jobs: 1 at least, not -3"),
+        ({"workers": 0}, "--workers: from 1 to 256 processes of this machine, not 0"),
+        ({"workers": 10_000}, "not 10,000"), ({"on": ""}, "--on: the address of a scheduler, such as tcp"),
+        ({"on": "nowhere"}, "--on nowhere: no scheduler answers there"), ({"workers": 1, "on": ""}, "give one of them"),
+        ({"remote": True, "on": ""}, "leave --jobs, --workers and --on out"),
+    ],
+)  # fmt: skip
+def test_wrong_numbers_and_addresses_are_answered(given: dict[str, object], text: str, tmp_path: Path):
+    with pytest.raises(SteerError, match=re.escape(text)) as caught:
+        run_many(["accuracy", "swap_index"], out=tmp_path, **given)
+    assert len(caught.value.faults) == 1
+    if "remote" not in given:
+        with pytest.raises(SteerError, match=re.escape(text)):
+            reproduce("seed1", out=tmp_path, **given)
