@@ -101,6 +101,6 @@ def _word(value: Any) -> str:
         case list() if all(isinstance(one, str | int | float) for one in value):
             return f"[{', '.join(map(str, value))}]"
         case list():
-            return f"[{len(value)} entries]"
+            return f"[{len(value)} {'entry' if len(value) == 1 else 'entries'}]"
         case _:
             return str(value)
