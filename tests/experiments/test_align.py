@@ -133,6 +133,22 @@ def test_the_shuffled_control_is_learnt_from_shuffled_counterparts():
     assert not np.array_equal(found, own)
 
 
+def test_a_search_learns_at_the_places_that_it_is_judged_at():
+    few, site = {"arity": 2, "split": "validation"}, parse_site(SITE)
+    keys = {"k": 1, "episodes": few | {"count": 3}, "train": few | {"count": 12, "seed": 1}, "rate": 0.1, "places": [1]}
+    asked = Experiment(build_recipe(**COMMON | ALONE | keys), MODEL)
+    asked.run_whole()
+    learning = asked.loaded.recipe.learning
+    assert learning is not None
+    pairs = training_pairs(MODEL, learning, asked.inputs)
+    (found,) = asked.learnt.values()
+    here, everywhere = (
+        fit(Engine(MODEL.model), pairs, {site: 1}, Fitting(2, 0.1, places=places))[site] for places in ((1,), ())
+    )
+    assert np.array_equal(found, here)
+    assert not np.array_equal(found, everywhere)
+
+
 def test_where_example_and_counterpart_agree_nothing_is_learnt():
     """The question's second token is its function, the same in both. At the first there is something to learn."""
     site, pairs = parse_site("enc.tok"), Pairs([e.answering(o.answer) for e, o in PAIRS[:8]], [o for _, o in PAIRS[:8]])
