@@ -69,8 +69,8 @@ def component_page(
     layout, crossing = engine.layout, is_crossing(engine.layout, node)
     tallies = _tallies(node, len(episodes), layout, scoring)
     aligned = Alignment(len(episodes))
-    for found in Session(engine, clean_plan(_reads(node, layout)), Inputs(episodes)):
-        batch, values, target = found.batch, found.values, found.batch.target
+    for ran in Session(engine, clean_plan(_reads(node, layout)), Inputs(episodes)):
+        batch, values, target = ran.batch, ran.values, ran.batch.target
         if layout.reaches_logits(node):
             alternatives = scoring.alternatives([episodes[row] for row in batch.rows])
             share = _contribution(engine, node, batch, values, alternatives)
@@ -99,10 +99,10 @@ def _needed(engine: Engine, node: Node, episodes: Sequence[Example]) -> dict[str
     plan = make_plan(Run(CLEAN, (), (logits,), CLEAN), [Run(ABLATED, (ablated,), (logits,), ABLATED)])
     kinds = {name: Labels(name, "exact-match", str(node)) for name in (CLEAN, ABLATED)}
     tallies = {name: Tally(len(episodes), 1, hits=True, labels=labels) for name, labels in kinds.items()}
-    for found in Session(engine, plan, Inputs(episodes)):
-        said = found.batch.at(ANSWER, found.values[logits])
-        hits, counted = exact_match(said, found.batch.target, engine.model.pad)
-        tallies[found.run.condition or ""].put_tensors(found.batch.rows, hits, counted)
+    for ran in Session(engine, plan, Inputs(episodes)):
+        said = ran.batch.at(ANSWER, ran.values[logits])
+        hits, counted = exact_match(said, ran.batch.target, engine.model.pad)
+        tallies[ran.run.condition or ""].put_tensors(ran.batch.rows, hits, counted)
     return tallies
 
 

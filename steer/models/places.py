@@ -52,11 +52,11 @@ def chosen(layout: Layout, site: Site, spots: Sequence[int | str], batch: Batch,
     if sequence == ANSWER:  # however much has been said so far
         steps = batch.at(ANSWER, tokens).shape[1]
         places = [spot - 1 for spot in spots if isinstance(spot, int) and spot <= steps]
-        found = [(row, place) for row in range(len(batch.rows)) for place in places]
+        entries = [(row, place) for row in range(len(batch.rows)) for place in places]
     else:
-        found = [(n, place) for n, row in enumerate(batch.rows) for place in there(examples[row], PROMPT, spots)]
-    rows = [row for row, _ in found]
-    pairs = list(zip(rows, batch.columns(sequence, rows, [place for _, place in found]), strict=True))
+        entries = [(n, place) for n, row in enumerate(batch.rows) for place in there(examples[row], PROMPT, spots)]
+    rows = [row for row, _ in entries]
+    pairs = list(zip(rows, batch.columns(sequence, rows, [place for _, place in entries]), strict=True))
     mask = torch.zeros_like(tokens, dtype=torch.bool)
     if pairs:
         mask[tuple(torch.tensor(pairs, device=mask.device).T)] = True

@@ -206,6 +206,11 @@ class Recipe(Strict):
         return False
 
     @property
+    def counts_places(self) -> bool:
+        """Do its runs depend on how many places the examples have?"""
+        return False
+
+    @property
     def shown(self) -> str:
         """The condition that figures show, where they show one alone."""
         return ""

@@ -94,8 +94,8 @@ def compare_results(first: Result, second: Result) -> Comparison:
     if not pairs:
         raise SteerError(f"{named(first)} and {named(second)} have no row of the same thing to compare")
     paired = same_examples(first, second)
-    found = [difference(a, b, correlation(first, a, second, b) if paired else 0.0) for a, b in pairs]
-    return Comparison((named(first), named(second)), "paired" if paired else "independent", tuple(found), only)
+    differences = [difference(a, b, correlation(first, a, second, b) if paired else 0.0) for a, b in pairs]
+    return Comparison((named(first), named(second)), "paired" if paired else "independent", tuple(differences), only)
 
 
 def named(result: Result) -> str:

@@ -109,7 +109,7 @@ def test_what_is_said_is_the_likeliest_token(lab: Lab):
         for token, good, bad in zip(said, episode.answer, TASK.rivals(episode), strict=False):
             right, other, steps = right + (token == ID[good]), other + (token == ID[bad]), steps + 1
     assert told.right.clean.value == pytest.approx(right / steps, abs=1e-4)
-    assert told.other_argument.clean.value == pytest.approx(other / steps, abs=1e-4)
+    assert told.rival.clean.value == pytest.approx(other / steps, abs=1e-4)
     assert told.without == ("dec-cross-1.2",)
 
 

@@ -1,7 +1,7 @@
 """Intervals and nulls against closed forms and by coverage: what is called 95 % is 95 %.
 
-Half of a 95 % interval is 1.96 standard errors wide. A standard error comes from a formula here, never from drawing
-anew, so that the two ways share nothing. An interval of 90 % would be a sixth narrower, one of 50 % two thirds.
+Half of a 95 % interval is 1.96 standard errors wide. A standard error comes from a formula here, never from
+resampling, so that the two ways share nothing. An interval of 90 % would be a sixth narrower, one of 50 % two thirds.
 """
 
 from __future__ import annotations
@@ -111,13 +111,13 @@ def test_a_position_that_few_episodes_have_is_known_less_well():
     assert (rows[3].counted, rows[3].value) == (30, pytest.approx(20 / 30))
 
 
-@pytest.mark.parametrize("positions", [1, 4])
-def test_what_never_fails_is_still_uncertain(positions: int):
+@pytest.mark.parametrize(("positions", "count"), [(1, 1), (4, 5)])  # a row for each position, and one for all
+def test_what_never_fails_is_still_uncertain(positions: int, count: int):
     for value in (0.0, 1.0):
         rows = filled(np.full((50, positions), value), np.ones((50, positions)), hits=True).table(
             bootstrap_weights(50, 0)
         )
-        assert all((row.low, row.high) == wilson(int(50 * value), 50) for row in rows)
+        assert [(row.low, row.high) for row in rows] == [wilson(int(50 * value), 50)] * count
 
 
 def test_a_part_of_a_tally_is_that_of_its_episodes_alone():

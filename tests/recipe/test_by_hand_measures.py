@@ -10,7 +10,7 @@ from by_hand_net import ids
 from by_hand_task import labelled
 from small import MIXED, TWO, ask, checkpoint, mass, net_of, of_arity, table, trials, values
 
-from steer.measures.representation import explained
+from steer.measures.explained import explained
 from steer.results.details import Histogram, Pattern, Scatter
 from steer.tasks.compositional.vocabulary import COLOURS, TOKENS
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -172,6 +173,36 @@ def test_memory_belongs_to_a_question_whose_numbers_follow_from_who_shares_a_bat
     asked, plain = (recipe({k: v for k, v in (told | more).items() if v is not None}) for more in (keys, {}))
     assert experiment_hash(asked, tiny, memory=1 << 20) != experiment_hash(asked, tiny)
     assert experiment_hash(plain, tiny, memory=1 << 20) == experiment_hash(plain, tiny)
+
+
+OTHERWISE = {  # the same weights, read in another way, or asked other episodes
+    "the scale of positions": {"config": {"position_scale": 1.0}},
+    "how the heads are cut": {"config": {"heads": 8, "d_head": 8}},
+    "the activation": {"config": {"activation": "relu"}},
+    "which row is which token": {"vocabulary": "exchanged"},
+    "whose episodes": {"protocol": {"data_seed": 1}},
+}
+
+
+def read_otherwise(tiny: Checkpoint, change: dict[str, Any]) -> Checkpoint:
+    record = tiny.record
+    if "config" in change:
+        record = record.model_copy(update={"config": replace(record.config, **change["config"])})
+    if "vocabulary" in change:
+        *most, one, other = record.vocabulary
+        record = record.model_copy(update={"vocabulary": (*most, other, one)})
+    if "protocol" in change:
+        record = record.model_copy(update={"protocol": record.protocol | change["protocol"]})
+    return Checkpoint(tiny.transformer, record, tiny.name)
+
+
+def test_how_the_weights_are_read_belongs_to_the_question(tiny: Checkpoint):
+    asked = recipe(KINDS[0])
+    hashes = {"as it is": experiment_hash(asked, tiny)}
+    hashes |= {what: experiment_hash(asked, read_otherwise(tiny, change)) for what, change in OTHERWISE.items()}
+    assert len(set(hashes.values())) == len(OTHERWISE) + 1
+    words = tiny.record.model_copy(update={"description": "another", "history": [], "version": "0"})
+    assert experiment_hash(asked, Checkpoint(tiny.transformer, words, tiny.name)) == hashes["as it is"]
 
 
 def played(tiny: Checkpoint, **roles: tuple[str, ...]) -> Checkpoint:

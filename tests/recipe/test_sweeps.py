@@ -132,5 +132,7 @@ def test_steering_without_a_control_says_so():
         "kind": "steer", "checkpoint": "tiny", "variable": "index-in-question", "sets": sets,
         "episodes": {"arity": 2, "count": 4}, "measures": [{"name": "exact-match"}],
     }  # fmt: skip
-    assert all("name a `control`" in row.warning for row in steer.run(keys).rows)
-    assert not any("control" in row.warning for row in steer.run(keys | {"no_control": "a test"}).rows)
+    told, quiet = steer.run(keys).rows, steer.run(keys | {"no_control": "a test"}).rows
+    assert len(told) == len(quiet) == 3  # before, the set and the ceiling
+    assert all("name a `control`" in row.warning for row in told)
+    assert not any("control" in row.warning for row in quiet)

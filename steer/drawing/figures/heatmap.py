@@ -47,15 +47,15 @@ class Panel:
 
 def series(rows: Sequence[Row]) -> dict[tuple[str, ...], list[Row]]:
     """The rows by what they count, at each point of a sweep: a picture each."""
-    found: dict[tuple[str, ...], list[Row]] = {}
+    lines: dict[tuple[str, ...], list[Row]] = {}
     swept = swept_names(rows)
     for row in rows:
         point = tuple(f"{name} {row.level(name)}" for name in swept)
         if is_lens(row):
-            found.setdefault((row.measure, row.condition, row.against, *point), []).append(row)
+            lines.setdefault((row.measure, row.condition, row.against, *point), []).append(row)
         elif row.position is None:
-            found.setdefault((row.measure, row.of, row.against, row.decoding, *point), []).append(row)
-    return {key: mine for key, mine in found.items() if any(row.site for row in mine)}
+            lines.setdefault((row.measure, row.of, row.against, row.decoding, *point), []).append(row)
+    return {key: mine for key, mine in lines.items() if any(row.site for row in mine)}
 
 
 def is_lens(row: Row) -> bool:

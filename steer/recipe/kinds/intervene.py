@@ -139,14 +139,14 @@ def joined(
     name: str, made: Sequence[Made], edits: Edits, levels: tuple[Level, ...], lowering: Lowering
 ) -> Iterator[Run]:
     """A condition's run; before it, one for each edit of which only what goes through some sites is taken over."""
-    held: list[Edit] = []
+    whole: list[Edit] = []
     for number, (one, mine) in enumerate(zip(made, edits, strict=True)):
         if one.through:
             alone = Run(f"{name}: edit {number + 1} alone", (*mine, *lowering.freeze), one.through)
             yield alone
             mine = tuple(Edit(site, Of(alone.name)) for site in one.through)
-        held += mine
-    yield Run(name, (*held, *lowering.freeze), lowering.reads, name, levels=levels)
+        whole += mine
+    yield Run(name, (*whole, *lowering.freeze), lowering.reads, name, levels=levels)
 
 
 def recordings(made: Sequence[Made], lowering: Lowering, key: Key, known: dict[str, list[Made]]) -> Iterator[Run]:
@@ -174,11 +174,11 @@ def recordings(made: Sequence[Made], lowering: Lowering, key: Key, known: dict[s
 
 def merged(runs: Iterable[Run]) -> list[Run]:
     """Each run once, with all that is read of it."""
-    found: dict[str, Run] = {}
+    by_name: dict[str, Run] = {}
     for run in runs:
-        before = found.get(run.name, run)
-        found[run.name] = replace(run, reads=tuple(dict.fromkeys((*before.reads, *run.reads))))
-    return list(found.values())
+        before = by_name.get(run.name, run)
+        by_name[run.name] = replace(run, reads=tuple(dict.fromkeys((*before.reads, *run.reads))))
+    return list(by_name.values())
 
 
 def levels_of(name: str, several: Sequence[Version]) -> tuple[Level, ...]:
