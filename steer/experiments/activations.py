@@ -33,7 +33,8 @@ def activations(
     from steer.engine.engine import Engine
 
     subject = subject_of(checkpoint, device, dtype)
-    chosen = _sites(subject, [sites] if isinstance(sites, str) else list(sites))
+    named = _sites(subject, [sites] if isinstance(sites, str) else list(sites))
+    chosen = list(dict.fromkeys(site for found in named.values() for site in found))
     examples = _examples(subject, [prompts] if isinstance(prompts, str) else list(prompts), answers)
     engine = Engine(subject.model)
     parts: dict[str, list[tuple[list[int], Tensor]]] = {}
@@ -45,22 +46,24 @@ def activations(
                 parts.setdefault(str(site), []).append((batch.rows, values[site].cpu()))
     along = {str(site): axis_names(engine.layout, site, parts[str(site)][0][1].ndim) for site in chosen}
     axes = axes_of(subject, examples, batches, along)
-    return Activations(subject.name, {name: in_order(some, axes, name) for name, some in parts.items()}, axes)
+    asked = {name: str(found[0]) for name, found in named.items() if len(found) == 1}
+    return Activations(subject.name, {name: in_order(some, axes, name) for name, some in parts.items()}, axes, asked)
 
 
-def _sites(subject: Subject, names: list[str]) -> list[Site]:
+def _sites(subject: Subject, names: list[str]) -> dict[str, Sequence[Site]]:
+    """What each name stands for."""
     if not names:
         raise SteerError("sites: name at least one, such as dec-cross-1.4.k or '$output.z'")
     faults: list[str] = []
-    found: list[Site] = []
+    found: dict[str, Sequence[Site]] = {}
     for name in names:
         try:
-            found += subject.names.sites(str(name))
+            found[name] = subject.names.sites(name)
         except SteerError as error:
             faults += [f"sites: {fault}" for fault in error.faults]
     if faults:
         raise SteerError(*faults)
-    return list(dict.fromkeys(found))
+    return found
 
 
 def _examples(subject: Subject, prompts: list[Any], answers: Sequence[str] | None) -> list[Any]:
