@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from steer.base.json import Json
+from steer.commands.completion import complete_model
 from steer.commands.options import DeviceOption, DtypeOption, JsonOption
 
 if TYPE_CHECKING:
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
 
 
 def doctor(
-    checkpoint: Annotated[str, typer.Option("--checkpoint", "-c", help="hf:FOLDER or hf:NAME of the Hub.")],
+    checkpoint: Annotated[
+        str, typer.Option("--checkpoint", "-c", help="hf:FOLDER or hf:NAME of the Hub.", autocompletion=complete_model)
+    ],
     task: Annotated[
         Path | None, typer.Option(help="A file of prompts: checks are made on its longest and shortest, too.")
     ] = None,
