@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from steer.base.errors import SteerError, nearest, unknown
 from steer.base.json import Json
-from steer.base.shown import Card, Shown
+from steer.base.shown import Card, Shown, counted
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -111,9 +111,8 @@ class Activations(Shown, Mapping[str, "Tensor"]):
 
     def card(self) -> Card:
         rows = [(name, str(tuple(tensor.shape)), self._axes(name)) for name, tensor in self.tensors.items()]
-        return Card(
-            f"activations of {self.checkpoint}: {len(self.prompts)} prompts", (), ("site", "shape", "axes"), rows
-        )
+        title = f"activations of {self.checkpoint}: {counted(len(self.prompts), 'prompt')}"
+        return Card(title, (), ("site", "shape", "axes"), rows)
 
     def _axes(self, name: str) -> str:
         return ", ".join(["prompts", *(sequence or "features" for sequence in self.axes.along[name][1:])])

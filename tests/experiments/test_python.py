@@ -193,7 +193,15 @@ def test_what_is_known_of_a_model_of_ones_own_is_a_table_too(tmp_path: Path):
     (tmp_path / "mine.jsonl").write_text('{"prompt": "ant bee cat dog elk bee", "answer": "cat", "wrong": ["dog"]}')
     checked, report = steer.check(tmp_path / "mine.jsonl", "induction"), steer.doctor("induction")
     loaded = steer.load_checkpoint("induction", task=tmp_path / "mine.jsonl")
-    for thing, says in ((checked, "exact match"), (report, "every check holds"), (loaded, "mine.jsonl")):
+    assert "1 prompt\n" in repr(steer.activations(loaded, "ant bee ant", "1.0.k"))
+    toward = steer.direction(site="enc.tok", label="index-in-question", checkpoint="tiny", episodes=8)
+    assert repr(toward).startswith("direction: 1 row of ")
+    for thing, says in (
+        (toward, "enc.tok"),
+        (checked, "exact match"),
+        (report, "every check holds"),
+        (loaded, "mine.jsonl"),
+    ):
         assert says in repr(thing)
         assert len(repr(thing)) <= 2_000
         assert "<table>" in thing._repr_html_()

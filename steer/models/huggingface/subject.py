@@ -32,7 +32,7 @@ class HuggingFaceSubject(Shown):
 
     def card(self) -> Card:
         layout = self.model.layout
-        size = f"{len(layout.heads)} heads, {len(layout.mlps)} MLPs, up to {self.model.max_length:,} tokens"
+        size = f"{len(layout.heads)} heads, up to {self.model.max_length:,} tokens"
         pairs = [("prompts", str(self.task.source))] if self.task.source else []
         pairs += [("weights", self.weights.sha256[:12])] if self.weights.sha256 else []
         return Card(f"checkpoint {self.name}: {size}", pairs)
