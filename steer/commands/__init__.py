@@ -114,8 +114,8 @@ app = typer.Typer(
 )
 
 
-def show_version(asked: bool) -> None:
-    if asked:
+def show_version(wanted: bool) -> None:
+    if wanted:
         typer.echo(f"steer {__version__}")
         raise typer.Exit
 

@@ -53,7 +53,7 @@ def attend(
     from steer.experiments import looking
 
     if head is None and not everything:
-        raise SteerError("which head? give --head dec-cross-1.5 or a role ('$output'), or --all for every head")
+        raise SteerError("which head? give --head with its name or its role, or --all for every head")
     look = look_of(formats or ())
     given: Given = {"task": task, "device": device, "dtype": dtype, "memory": memory}
     at_a_glance()

@@ -32,28 +32,28 @@ def check(
 
     from steer.experiments.examining import check as examine
 
-    found = examine(file, checkpoint, format=format, show=show, device=device, dtype=dtype, memory=memory)
-    typer.echo(dumps(found.to_json(), indent=1) if json else _page(found))
+    checked = examine(file, checkpoint, format=format, show=show, device=device, dtype=dtype, memory=memory)
+    typer.echo(dumps(checked.to_json(), indent=1) if json else _page(checked))
 
 
-def _page(found: Checked) -> str:
+def _page(checked: Checked) -> str:
     from steer.drawing.tables import make_table, pairs, render
 
-    parts: list[Table | str] = [f"{found.file} on {found.checkpoint}", "", pairs(found.lines)]
-    parts += ["", make_table(("", "", ""), found.groups)] if found.groups else []
-    for text in found.remarks:
+    parts: list[Table | str] = [f"{checked.file} on {checked.checkpoint}", "", pairs(checked.lines)]
+    parts += ["", make_table(("", "", ""), checked.groups)] if checked.groups else []
+    for text in checked.remarks:
         parts += [text] if text.startswith("  ") else ["", text]
-    for one in found.facts.shown:
+    for one in checked.facts.shown:
         parts += ["", pairs(_shown(one))]
     return render(*parts)
 
 
 def _shown(one: ShownLine) -> list[tuple[str, str]]:
-    found = [(one.place, _parted(one.prompt)), ("  answer", _parted(one.answer))]
-    found += [("  wrong", _parted(wrong)) for wrong in one.wrong]
+    lines = [(one.place, _parted(one.prompt)), ("  answer", _parted(one.answer))]
+    lines += [("  wrong", _parted(wrong)) for wrong in one.wrong]
     for name, (prompt, answer) in one.counterparts.items():
-        found += [(f"  {name}", _parted(prompt)), ("    answer", _parted(answer) if answer else "not known")]
-    return found + [(f"  span {name}", _parted(tokens)) for name, tokens in one.spans.items()]
+        lines += [(f"  {name}", _parted(prompt)), ("    answer", _parted(answer) if answer else "not known")]
+    return lines + [(f"  span {name}", _parted(tokens)) for name, tokens in one.spans.items()]
 
 
 def _parted(tokens: tuple[str, ...]) -> str:

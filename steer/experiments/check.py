@@ -71,8 +71,8 @@ class Checked(Shown):
 
     def to_json(self) -> Json:
         rows = {name: row and asdict(row) for name, row in (("exact_match", self.exact), ("first_token", self.first))}
-        found = {"file": self.file, "checkpoint": self.checkpoint, **asdict(self.facts), **rows}
-        return found | ({"unanswered": self.unanswered} if self.unanswered else {})
+        content = {"file": self.file, "checkpoint": self.checkpoint, **asdict(self.facts), **rows}
+        return content | ({"unanswered": self.unanswered} if self.unanswered else {})
 
 
 def _share(row: Row | None) -> str:
