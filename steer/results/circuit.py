@@ -91,9 +91,10 @@ class Circuit(Shown, Strict):
     __str__ = Shown.__repr__
 
 
-def load_circuit(path: Path) -> Circuit:
-    """The circuit in a file; raises one error with all faults and their places."""
-    return _circuit(path, stamp(path))
+def load_circuit(path: Path | str) -> Circuit:
+    """The circuit in a file, or in a folder; raises one error with all faults and their places."""
+    file = Path(path) / CIRCUIT if Path(path).is_dir() else Path(path)
+    return _circuit(file, stamp(file))
 
 
 @lru_cache(maxsize=32)
