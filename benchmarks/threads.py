@@ -7,7 +7,7 @@ N is the number of cores. A sweep keeps one head's path at a time (keep-only-one
 the sweeps are timed, not what it takes to start. `rows` says whether all sides have the same numbers.
 
 Run it on a free machine. `computed` is the processor's time of the leading thread, which must be near the seconds that
-went by: where it is far below, others had the cores, and where they have them, threads wait for one another by spinning.
+went by. Where it is far below, others had the cores; threads then also spin while they wait for one another.
 """
 
 from __future__ import annotations
