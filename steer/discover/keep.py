@@ -19,6 +19,7 @@ from steer.models.families import load_subject, task_of
 from steer.models.subject import Subject
 from steer.results.circuit import Circuit, read_circuit, write_circuit
 from steer.results.evidence import SearchSettings
+from steer.tasks.prompts.formats import named
 from steer.tasks.prompts.task import Prompts
 
 CAPABLE = 0.9  # exact match: checkpoints below it do not do the task
@@ -72,7 +73,7 @@ def find_circuit(
 
 def asked_of(task: Path | None, dtype: str) -> tuple[str, ...]:
     """The words of a results folder that tell searches of one model apart: on which prompts, in which numbers."""
-    return () if task is None else (task.stem, *([dtype] if dtype != "float32" else []))
+    return () if task is None else (named(task)[0].stem, *([dtype] if dtype != "float32" else []))
 
 
 def find_on_prompts(
@@ -85,11 +86,12 @@ def find_on_prompts(
     prompts = prompts_of(name, file)
     searched, judged = prompts.apart(0)  # what is wrong with the file is said before any weights are read
     subject = load_subject(name, device, dtype).about(prompts)
+    engine = Engine.within(subject.model, memory)
+    engine.batch_size([*searched, *judged])  # what no memory holds is not tried
     subject.examine([*searched, *judged])
     circuit = None if force else _known_on_prompts(folder, subject, settings)
     known = circuit is not None
     if circuit is None:
-        engine = Engine.within(subject.model, memory)
         circuit = discover(subject, searched, judged, settings.episodes, settings.threshold, tell, engine)
     write_circuit(circuit, folder)
     _, undrawn = attempt(lambda: draw_all(circuit, folder), "circuit") if circuit.members else (None, "")

@@ -78,6 +78,7 @@ class Experiment:
         examples, spread = shown.inputs.examples, Spread(shown.inputs.examples, layout)
         self.lowered = lowered = self.loaded.lower(subject.names, spread.shortest)
         self.inputs = self._mixed(replace(shown.inputs, stored=lowered.stored))
+        self.engine.batch_size(examples)  # what no memory holds is not tried
         subject.examine(examples)
         setting = Setting(
             subject, examples, recipe.measures, recipe.seed, shown.predicted,
