@@ -17,7 +17,7 @@ from steer.discover.api import discover
 from steer.discover.lab import Helpers, Lab
 from steer.discover.search import discover as search
 from steer.discover.sharing import Shared, search_of
-from steer.experiments.cluster import opened
+from steer.experiments.cluster import Cluster, opened
 from steer.models.checkpoint import load_checkpoint, save_checkpoint
 from steer.results.circuit import Circuit
 from steer.results.evidence import SearchSettings
@@ -46,6 +46,10 @@ def chained(helpers: Helpers | None = None) -> Circuit:
     return search(made, episodes(20, (2, 4)), episodes(20, (2, 4), seed=1), 20, 0.1, helpers=helpers)
 
 
+def shared(cluster: Cluster) -> Shared:
+    return Shared(cluster, search_of("chain", SETTINGS, None, "cpu", "float32", MEMORY))
+
+
 def test_the_runs_of_one_search_are_shared(home: Path, monkeypatch: pytest.MonkeyPatch):
     alone, steps = chained(), []
     prepare = sharing.prepared
@@ -54,9 +58,9 @@ def test_the_runs_of_one_search_are_shared(home: Path, monkeypatch: pytest.Monke
     )
     with scheduler() as local, opened(None, local.scheduler_address) as cluster:
         assert cluster is not None
-        shared = chained(Shared(cluster, search_of("chain", SETTINGS, None, "cpu", "float32", MEMORY)))
+        together = chained(shared(cluster))
     assert len(alone.edges) > 2
-    assert shared.model_dump() == alone.model_dump()
+    assert together.model_dump() == alone.model_dump()
     assert len(steps) > 10
     assert set(steps) == {"chain"}
     ((_, _, labs),) = sharing.PREPARED.values()  # the model is loaded once, and each list of examples prepared once
@@ -110,8 +114,10 @@ def test_a_part_that_fails_ends_the_search_with_its_fault(home: Path, monkeypatc
         raise ZeroDivisionError("a step went wrong")
 
     monkeypatch.setattr(Lab, "is_likely", broken)
-    with scheduler() as cluster, pytest.raises(SteerError, match="a step went wrong"):
-        searched("chain", on=cluster.scheduler_address)
+    with scheduler() as local, opened(None, local.scheduler_address) as cluster:
+        assert cluster is not None
+        with pytest.raises(SteerError, match="a step went wrong"):
+            chained(shared(cluster))
 
 
 def test_other_weights_on_a_worker_are_refused(steer, home: Path, monkeypatch: pytest.MonkeyPatch):
@@ -121,20 +127,11 @@ def test_other_weights_on_a_worker_are_refused(steer, home: Path, monkeypatch: p
         return prepare(replace(search, name="copier"), parcel)
 
     monkeypatch.setattr(sharing, "prepared", others)
-    with scheduler() as cluster:
-        with pytest.raises(SteerError, match="other weights"):
-            searched("chain", on=cluster.scheduler_address)
-        ask = (
-            "discover",
-            "-c",
-            "chain",
-            "-c",
-            "copier",
-            "--episodes",
-            20,
-            "--on",
-            cluster.scheduler_address,
-            "--force",
-        )
+    with scheduler() as local:
+        with opened(None, local.scheduler_address) as cluster:
+            assert cluster is not None
+            with pytest.raises(SteerError, match="other weights"):
+                chained(shared(cluster))
+        ask = ("discover", "-c", "chain", "-c", "copier", "--episodes", 20, "--on", local.scheduler_address, "--force")
         done = steer(*ask, "--quiet")
     assert done.stderr == "error: chain: the worker that searched its circuit has other weights\n"
