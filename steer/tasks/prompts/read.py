@@ -34,7 +34,7 @@ def read_lines(path: Path, form: FormatName = "steer") -> tuple[dict[str, Line],
     lines: dict[str, Line] = {}
     faults: list[str] = []
     for place, raw in _rows(path, data):
-        if form == "steer" and not found and not faults:
+        if form == "steer" and not lines and not faults:
             _check_ours(path, raw)
         try:
             lines[place] = _line(place, raw, form)
