@@ -79,6 +79,7 @@ class Experiment:
         lowered = self.loaded.lower(subject.names, spread.shortest) if recipe.counts_places else drafted
         self.lowered = lowered
         self.inputs = self._mixed(replace(shown.inputs, stored=lowered.stored))
+        self.engine.batch_size(examples)  # what no memory holds is not tried
         subject.examine(examples)
         setting = Setting(
             subject, examples, recipe.measures, recipe.seed, shown.predicted,

@@ -148,7 +148,7 @@ def _saved(listed: Listed) -> Saved:
 
 @lru_cache(maxsize=64)
 def _shipped(stem: str) -> list[Json]:
-    """Shipped recipes by the name that their results have: folders may have one of the same name each."""
+    """Shipped recipes as they stand, by the name of their results: folders may have one of the same name each."""
     names = [name for name in recipe_names() if name.rpartition("/")[2] == stem]
     return [load_recipe(name).recipe.model_dump(mode="json") for name in names]
 
