@@ -136,12 +136,12 @@ def __getattr__(name: str) -> Any:
 def _verb(name: str) -> Any:
     from importlib import import_module
 
-    found = getattr(import_module(_HOMES[name]), name)
-    if not isinstance(found, FunctionType):
-        return found
+    verb = getattr(import_module(_HOMES[name]), name)
+    if not isinstance(verb, FunctionType):
+        return verb
     from steer.base.arguments import checked
 
-    return checked(found)
+    return checked(verb)
 
 
 class _Room(ModuleType):

@@ -17,8 +17,12 @@ if TYPE_CHECKING:
 
 def main() -> None:
     try:
+        import atexit
+        import gc
         import signal
 
+        open_streams()
+        atexit.register(gc.freeze)  # what is left then goes with the process: to walk through all of torch takes long
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not when it is ignored, as under nohup
             signal.signal(signal.SIGINT, interrupt)
         from steer.commands import app
@@ -26,6 +30,12 @@ def main() -> None:
         app(prog_name="steer")
     except KeyboardInterrupt:  # before a command started; later the command itself says what is kept
         leave()
+
+
+def open_streams() -> None:
+    """Where the caller has closed output or errors (`>&-`), Python has no stream at all, and libraries fail on that."""
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115, PTH123  (no pathlib here)
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115, PTH123
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
@@ -38,10 +48,10 @@ def interrupt(number: int, frame: FrameType | None) -> None:
 
 def leave() -> NoReturn:
     """Exit as `steer.commands` does after an interrupt, but without Python's own clean-up."""
-    try:  # noqa: SIM105  (contextlib may be what is being imported)
+    try:  # no contextlib: it may be what is being imported
         sys.stdout.flush()
     except (OSError, ValueError):
-        pass
+        open_streams()
     os.write(2, b"interrupted\n")
     os._exit(130)
 

@@ -24,12 +24,14 @@ from tokens import Protocol, Stage
 from steer.base.shipped import CHECKPOINTS, DEFAULT, RECORD
 from steer.commands import app
 from steer.engine.engine import Engine
+from steer.experiments import processes
 from steer.models.checkpoint import Checkpoint, load_checkpoint
 from steer.models.plain.config import ModelConfig
 from steer.models.plain.transformer import Transformer, initialise
 from steer.results.circuit import Circuit, Described, write_circuit
 from steer.tasks.compositional.grammar import Grammar
 
+processes.MOST = 1  # a test that wants several says so
 settings.register_profile("steer", deadline=None, max_examples=60, derandomize=True)
 settings.load_profile("steer")
 typer.testing._get_command = cache(typer.testing._get_command)  # each call would build all commands again

@@ -34,18 +34,18 @@ class KeyedNames:
 
     def each(self, key: Key, texts: Iterable[str], read: Callable[[str], list[T]]) -> list[T]:
         """The things that a list of names stands for, each once. Names that cannot be read are noted as faults."""
-        found: list[T] = []
+        all_things: list[T] = []
         for number, text in enumerate(texts):
             try:
                 things = read(text)
             except SteerError as error:
                 self.faults += [((*key, number), fault) for fault in error.faults]
                 continue
-            found += things
+            all_things += things
             self.keys |= {(key, thing): (*key, number) for thing in things}
             if is_single(self.names.spelled(text)):
                 self.single |= {(key, thing) for thing in things}
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(all_things))
 
     def is_single(self, key: Key, thing: Any) -> bool:
         """Was this thing named by itself, not by a glob or a role of several heads?"""
@@ -103,19 +103,19 @@ class KeyedNames:
         kinds = dict.fromkeys(str(node) if node.layer is None else f"{node.kind}-{node.layer}" for node in direct)
         return f"its direct sources are {', '.join(kinds) or 'none'}"
 
-    def wanted(self, key: Key, found: Sequence[object]) -> None:
+    def wanted(self, key: Key, chosen: Sequence[object]) -> None:
         """Note a fault if nothing was named: `$role:any` without a head must not become an edit of nothing."""
-        if not found and not self.faults:
+        if not chosen and not self.faults:
             self.fault(key, "no head of this checkpoint plays these roles")
 
     def link(self, key: Key, text: str) -> Site | None:
         """One port of a chain; None (and a fault) if the text does not stand for exactly one."""
         try:
-            found = self.names.ports(text)
+            ports = self.names.ports(text)
         except SteerError as error:
             self.faults += [(key, fault) for fault in error.faults]
             return None
-        if len(found) > 1:
-            self.fault(key, f"{text!r} stands for {len(found)} ports; a link of a chain is a single port")
-        self.wanted(key, found)
-        return found[0] if len(found) == 1 else None
+        if len(ports) > 1:
+            self.fault(key, f"{text!r} stands for {len(ports)} ports; a link of a chain is a single port")
+        self.wanted(key, ports)
+        return ports[0] if len(ports) == 1 else None

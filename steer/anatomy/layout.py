@@ -272,8 +272,8 @@ def touched(layout: Layout, edited: Iterable[Site], frozen: Iterable[Site] = ())
     for bit, inputs in layout.flow_of_bits:
         if moved & inputs and not still & bit:
             moved |= bit
-    found = start | {site for site, bit in layout.bits.items() if moved & bit}
-    return frozenset(found | {layout.outs[site] for site in found if site.port == "z"})
+    changed = start | {site for site, bit in layout.bits.items() if moved & bit}
+    return frozenset(changed | {layout.outs[site] for site in changed if site.port == "z"})
 
 
 def carrier(site: Site) -> Site:

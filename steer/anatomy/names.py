@@ -28,9 +28,9 @@ class Names:
     def spelled(self, text: str) -> str:
         """A name as this project spells it; papers and other tools may spell it otherwise."""
         for alias, name in self.layout.aliases:
-            found = re.fullmatch(alias, text.strip(), re.IGNORECASE)
-            if found:
-                return found.expand(name)
+            match = re.fullmatch(alias, text.strip(), re.IGNORECASE)
+            if match:
+                return match.expand(name)
         return text
 
     def pattern(self, text: str) -> Pattern:
@@ -45,9 +45,9 @@ class Names:
         pattern = self.pattern(text)
         if isinstance(pattern, InRole):
             return self.in_role(pattern)
-        found = [node for node in self.layout.nodes if matches(pattern, str(node))]
-        if found:
-            return found
+        nodes = [node for node in self.layout.nodes if matches(pattern, str(node))]
+        if nodes:
+            return nodes
         if isinstance(pattern, Glob):
             raise SteerError(f"no head or node is matched by {text!r}")
         raise self._unknown("head or node", text, self.layout.nodes)
@@ -66,10 +66,10 @@ class Names:
         pattern = self.pattern(text)
         if isinstance(pattern, InRole):
             return _one(self.in_role(pattern), text, "heads")
-        found = [node for node in self.layout.heads if str(node) == pattern.text]
-        if not found:
+        heads = [node for node in self.layout.heads if str(node) == pattern.text]
+        if not heads:
             raise self._unknown("head", text, self.layout.heads)
-        return found[0]
+        return heads[0]
 
     def sites(self, text: str) -> list[Site]:
         """The sites that a name, a glob (`dec-cross-1.*.q`) or a role with a port (`$output.k`) stands for."""
@@ -79,10 +79,10 @@ class Names:
                 role = text.strip().partition(".")[0]
                 raise SteerError(f"{text!r} must end in a port: {', '.join(f'{role}.{name}' for name in PORTS)}")
             return [Site(node, pattern.port) for node in self.in_role(pattern)]
-        found = [site for site in self.layout.sites if matches(pattern, str(site))]
-        if not found:
+        sites = [site for site in self.layout.sites if matches(pattern, str(site))]
+        if not sites:
             raise self._unknown("site", text, self.layout.sites)
-        return found
+        return sites
 
     def site(self, text: str) -> Site:
         return _one(self.sites(text), text, "sites")
@@ -137,7 +137,7 @@ class Names:
         return [role for role, heads in self.roles.items() if head in heads]
 
 
-def _one(found: Sequence[T], text: str, what: str) -> T:
-    if len(found) != 1:
-        raise SteerError(f"{text!r} stands for {len(found)} {what}; exactly one is needed")
-    return found[0]
+def _one(things: Sequence[T], text: str, what: str) -> T:
+    if len(things) != 1:
+        raise SteerError(f"{text!r} stands for {len(things)} {what}; exactly one is needed")
+    return things[0]

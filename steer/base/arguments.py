@@ -91,7 +91,7 @@ def checked(verb: F) -> F:
     signature = inspect.signature(verb)
 
     @wraps(verb)
-    def asked(*given: Any, **named: Any) -> Any:
+    def checking(*given: Any, **named: Any) -> Any:
         _check(signature, signature.bind(*given, **named).arguments)
         try:
             return verb(*given, **named)
@@ -99,7 +99,7 @@ def checked(verb: F) -> F:
             place = f"{error.filename}: " if error.filename else ""
             raise SteerError(f"{place}{error.strerror or error}") from error
 
-    return asked  # type: ignore[return-value]
+    return checking  # type: ignore[return-value]
 
 
 def _check(signature: inspect.Signature, given: Mapping[str, object]) -> None:

@@ -11,8 +11,8 @@ UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 def parse_memory(text: str) -> int:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:I?B)?", text.strip().upper())
-    size = int(float(found[1]) * UNITS[found[2]]) if found else 0
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:I?B)?", text.strip().upper())
+    size = int(float(match[1]) * UNITS[match[2]]) if match else 0
     if not 1 << 20 <= size < 1 << 50:
         raise SteerError(f"--memory is a size such as 8G or 500M, not {text!r}")
     return size

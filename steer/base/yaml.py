@@ -111,17 +111,17 @@ class _Reader:
             return None
 
     def mapping(self, node: yaml.MappingNode, loc: Loc) -> Json:
-        found: Json = {}
+        content: Json = {}
         for key_node, value_node in node.value:
             key = key_node.value if isinstance(key_node, yaml.ScalarNode) else None
             if key is None:
                 self.faults.append(Fault(self.at(key_node), loc, "a key must be a plain word"))
-            elif key in found:
+            elif key in content:
                 self.faults.append(Fault(self.at(key_node), (*loc, key), f"the key {key!r} stands here twice"))
             else:
-                found[key] = self.value(value_node, (*loc, key))
+                content[key] = self.value(value_node, (*loc, key))
                 self.document.keys[(*loc, key)] = self.at(key_node)
-        return found
+        return content
 
     def at(self, node: yaml.Node) -> str:
         return f"{self.document.name}:{node.start_mark.line + 1}:{node.start_mark.column + 1}"
@@ -251,10 +251,10 @@ def _fault(document: Document, schema: Any, detail: ErrorDetails) -> Fault:
         return _tag_fault(document, loc, detail)
     message = detail["msg"].removeprefix("Value error, ").replace("tuple", "list")
     message = message.replace("a valid dictionary or object to extract fields from", "keys with values")
-    found = (
+    value = (
         "" if detail["type"] == "missing" or isinstance(detail["input"], dict) else f" (found {_cut(detail['input'])})"
     )
-    return Fault(place, loc, f"{where or 'file'}: {message[:1].lower()}{message[1:]}{found}")
+    return Fault(place, loc, f"{where or 'file'}: {message[:1].lower()}{message[1:]}{value}")
 
 
 def _tag_fault(document: Document, loc: Loc, detail: ErrorDetails) -> Fault:

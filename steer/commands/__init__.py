@@ -5,6 +5,7 @@ This file only lists them. `steer --help` must answer at once, so nothing here m
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from io import TextIOWrapper
@@ -76,6 +77,8 @@ class Group(TyperGroup):
             self.interrupted(error)
         except BrokenPipeError:  # the reader has seen enough
             _leave(0)
+        finally:
+            gc.enable()  # a quick look does without (glance.py)
 
     def interrupted(self, error: KeyboardInterrupt) -> NoReturn:
         """Print that the command was interrupted and, if it says so, what is kept."""
@@ -111,8 +114,8 @@ app = typer.Typer(
 )
 
 
-def show_version(asked: bool) -> None:
-    if asked:
+def show_version(wanted: bool) -> None:
+    if wanted:
         typer.echo(f"steer {__version__}")
         raise typer.Exit
 

@@ -47,13 +47,13 @@ def ask(
     """Ask the model, predict its answer with one variable changed, steer the model to it, and compare."""
     from hashlib import sha256
 
-    from steer.commands.threads import use_one_thread
+    from steer.commands.glance import at_a_glance
     from steer.drawing.look import look_of
     from steer.experiments.folders import results_folder
     from steer.experiments.looking import ask as ask_model
 
     look = look_of(formats or ())
-    use_one_thread()
+    at_a_glance()
     answer = ask_model(
         prompt, episode=episode, swap=swap, change=change, sites=sites or (), checkpoint=checkpoint, task=task,
         device=device, dtype=dtype, memory=memory,

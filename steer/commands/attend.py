@@ -48,15 +48,15 @@ def attend(
 ) -> None:
     """Show what a head attends to on an episode: as text, as JSON and as a figure. With --all: every head."""
     from steer.base.errors import SteerError
-    from steer.commands.threads import use_one_thread
+    from steer.commands.glance import at_a_glance
     from steer.drawing.look import look_of
     from steer.experiments import looking
 
     if head is None and not everything:
-        raise SteerError("which head? give --head dec-cross-1.5 or a role ('$output'), or --all for every head")
+        raise SteerError("which head? give --head with its name or its role, or --all for every head")
     look = look_of(formats or ())
     given: Given = {"task": task, "device": device, "dtype": dtype, "memory": memory}
-    use_one_thread()
+    at_a_glance()
     if everything:
         patterns = looking.attend_all(prompt, heads=head or "*", episode=episode, checkpoint=checkpoint, **given)
     else:

@@ -48,12 +48,12 @@ def attribute(
 ) -> None:
     """Who writes the answer and who is needed for it: every component, or (--head) one component's page."""
     from steer.base.errors import SteerError
+    from steer.commands.glance import at_a_glance
     from steer.commands.run import run
-    from steer.commands.threads import use_one_thread
     from steer.drawing.look import look_of
 
     if episodes <= FEW:
-        use_one_thread()
+        at_a_glance()
     given: Given = {"task": task, "device": device, "dtype": dtype, "memory": memory}
     if head is None:
         if episode is not None or prompt is not None:

@@ -36,28 +36,28 @@ def check(
 
     from steer.experiments.examining import check as examine
 
-    found = examine(file, checkpoint, format=format, show=show, device=device, dtype=dtype, memory=memory)
-    typer.echo(dumps(found.to_json(), indent=1) if json else _page(found))
+    checked = examine(file, checkpoint, format=format, show=show, device=device, dtype=dtype, memory=memory)
+    typer.echo(dumps(checked.to_json(), indent=1) if json else _page(checked))
 
 
-def _page(found: Checked) -> str:
+def _page(checked: Checked) -> str:
     from steer.drawing.tables import make_table, pairs, render
 
-    facts = found.facts
+    facts = checked.facts
     few, most = facts.prompt_tokens
     counts = ", ".join(f"{tokens} ({lines} lines)" for tokens, lines in facts.answer_tokens.items())
     head = [("lines", f"{facts.lines:,}"), ("tokens of a prompt", f"{few}" if few == most else f"{few} to {most}")]
     head += [
         ("tokens of an answer", counts),
-        ("exact match", _share(found.exact)),
-        ("first token", _share(found.first)),
+        ("exact match", _share(checked.exact)),
+        ("first token", _share(checked.first)),
     ]
     groups = [("counterpart", name, counted) for name, counted in facts.counterparts.items()]
     groups += [("span", name, counted) for name, counted in facts.spans.items()]
-    lines = [(kind, name, ", ".join(f"{n:,} {word}" for word, n in told.items())) for kind, name, told in groups]
-    parts: list[Table | str] = [f"{found.file} on {found.checkpoint}", "", pairs(head)]
+    lines = [(kind, name, ", ".join(f"{n:,} {word}" for word, n in tally.items())) for kind, name, tally in groups]
+    parts: list[Table | str] = [f"{checked.file} on {checked.checkpoint}", "", pairs(head)]
     parts += ["", make_table(("", "", ""), lines)] if lines else []
-    for text in _remarks(found):
+    for text in _remarks(checked):
         parts += [text] if text.startswith("  ") else ["", text]
     for one in facts.shown:
         parts += ["", pairs(_shown(one))]
@@ -73,23 +73,23 @@ def _share(row: Row | None) -> str:
     return f"{number(row.value)} ({interval(row.low, row.high)}) of {row.counted:,}"
 
 
-def _remarks(found: Checked) -> Iterator[str]:
-    if found.unanswered:
-        yield f"The model was not asked: {found.unanswered}"
-    if found.is_weak:
+def _remarks(checked: Checked) -> Iterator[str]:
+    if checked.unanswered:
+        yield f"The model was not asked: {checked.unanswered}"
+    if checked.is_weak:
         yield "The model is wrong on most of these lines: what is measured on them says little about how it is right."
-    for remark in found.facts.remarks:
+    for remark in checked.facts.remarks:
         more = f" and {remark.count - len(remark.lines):,} more" * (remark.count > len(remark.lines))
-        yield f"{remark.about}, {remark.count:,} of {found.facts.lines:,} lines: {remark.text}"
+        yield f"{remark.about}, {remark.count:,} of {checked.facts.lines:,} lines: {remark.text}"
         yield f"  {', '.join(remark.lines)}{more}"
 
 
 def _shown(one: ShownLine) -> list[tuple[str, str]]:
-    found = [(one.place, _parted(one.prompt)), ("  answer", _parted(one.answer))]
-    found += [("  wrong", _parted(wrong)) for wrong in one.wrong]
+    lines = [(one.place, _parted(one.prompt)), ("  answer", _parted(one.answer))]
+    lines += [("  wrong", _parted(wrong)) for wrong in one.wrong]
     for name, (prompt, answer) in one.counterparts.items():
-        found += [(f"  {name}", _parted(prompt)), ("    answer", _parted(answer) if answer else "not known")]
-    return found + [(f"  span {name}", _parted(tokens)) for name, tokens in one.spans.items()]
+        lines += [(f"  {name}", _parted(prompt)), ("    answer", _parted(answer) if answer else "not known")]
+    return lines + [(f"  span {name}", _parted(tokens)) for name, tokens in one.spans.items()]
 
 
 def _parted(tokens: tuple[str, ...]) -> str:

@@ -41,15 +41,15 @@ def direction(
 
     from steer.experiments.examining import direction as find
 
-    found = find(
+    made = find(
         out, site=site, way=way, label=label, tokens=tokens, values=values, variable=variable, rows=rows, sae=sae,
         feature=feature, checkpoint=checkpoint, episodes=episodes, split=split, seed=seed, task=task, device=device,
     )  # fmt: skip
-    about = found.about.model_dump(mode="json") | {"file": str(out), "rows": len(found.rows), "features": found.size}
+    about = made.about.model_dump(mode="json") | {"file": str(out), "rows": len(made.rows), "features": made.size}
     if json:
         typer.echo(dumps(about, indent=1))
         return
-    typer.echo(f"{about['words']}: {len(found.rows)} x {found.size} at {found.about.site or 'no site'}")
-    for name, score in found.about.scores.items():
+    typer.echo(f"{made.about.words}: {len(made.rows)} x {made.size} at {made.about.site or 'no site'}")
+    for name, score in made.about.scores.items():
         typer.echo(f"  {name:<20} {score:.3f}")
     typer.echo(f"written to {out}")

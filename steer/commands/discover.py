@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,13 +9,20 @@ import typer
 
 from steer.base.shipped import DEFAULT
 from steer.commands.completion import complete_checkpoint
-from steer.commands.options import DeviceOption, DtypeOption, JsonOption, MemoryOption, OutOption, QuietOption
+from steer.commands.options import (
+    DeviceOption,
+    DtypeOption,
+    JsonOption,
+    MemoryOption,
+    OnOption,
+    OutOption,
+    QuietOption,
+    WorkersOption,
+)
 from steer.commands.subjects import TaskOption
 
 if TYPE_CHECKING:
     from steer.discover.keep import Discovery
-    from steer.discover.search import Tell
-    from steer.results.evidence import SearchSettings
 
 
 def discover(
@@ -39,6 +45,8 @@ def discover(
     device: DeviceOption = "cpu",
     dtype: DtypeOption = "float32",
     memory: MemoryOption = "4G",
+    workers: WorkersOption = None,
+    on: OnOption = None,
     force: Annotated[bool, typer.Option("--force", help="Search again, even if the circuit is saved.")] = False,
     json: JsonOption = False,
     quiet: QuietOption = False,
@@ -48,7 +56,11 @@ def discover(
 
     from steer.base.errors import SteerError
     from steer.base.memory import parse_memory
+    from steer.commands.pictures import warn
+    from steer.commands.progress import bar, spoken
     from steer.discover.keep import capable
+    from steer.discover.several import Searching, find_all
+    from steer.experiments.cluster import opened
     from steer.results.evidence import SearchSettings
 
     if task is not None and everything:
@@ -57,8 +69,10 @@ def discover(
         raise SteerError("--dtype and --memory are for searches on prompts: give --task")
     folders = _folders(checkpoint or (capable() if everything else [DEFAULT]), out or Path("results"), task, dtype)
     settings = SearchSettings(episodes=episodes, threshold=threshold)
-    look_for = _searcher(settings, force, device, task, (dtype, parse_memory(memory)))
-    discoveries = _search(folders, look_for, quiet)
+    work = Searching(settings, task, device, dtype, parse_memory(memory), force)
+    with opened(workers, on, spoken(quiet)) as cluster:
+        discoveries = find_all(folders, work, lambda title: bar(title, 1.0, quiet), cluster)
+    warn(*(one.undrawn for one in discoveries.values()))
     if json:
         plain = [one.circuit.model_dump(mode="json") for one in discoveries.values()]
         typer.echo(dumps(plain[0] if len(plain) == 1 else plain, indent=1))
@@ -81,37 +95,6 @@ def _folders(checkpoints: list[str], within: Path, task: Path | None, dtype: str
             "two of these checkpoints have the same name, and so the same results folder: give them one by one"
         )
     return folders
-
-
-def _searcher(
-    settings: SearchSettings, force: bool, device: str, task: Path | None, numbers: tuple[str, int]
-) -> Callable[[str, Path, Tell], Discovery]:
-    from steer.discover.keep import find_circuit, find_on_prompts
-
-    def look_for(name: str, folder: Path, tell: Tell) -> Discovery:
-        if task is None:
-            return find_circuit(name, folder, settings, force, tell, device)
-        return find_on_prompts(name, task, folder, settings, force, tell, device, *numbers)
-
-    return look_for
-
-
-def _search(
-    folders: dict[str, Path], look_for: Callable[[str, Path, Tell], Discovery], quiet: bool
-) -> dict[str, Discovery]:
-    from steer.commands.pictures import warn
-    from steer.commands.progress import bar
-    from steer.experiments.many import interrupted
-
-    discoveries: dict[str, Discovery] = {}
-    for name, folder in folders.items():
-        with bar(f"discovering {name}", 1.0, quiet) as advance:
-            try:
-                discoveries[name] = look_for(name, folder, advance)
-            except KeyboardInterrupt as error:
-                raise interrupted(len(discoveries), len(folders)) from error
-        warn(discoveries[name].undrawn)
-    return discoveries
 
 
 def _print(discoveries: dict[str, Discovery], folders: dict[str, Path]) -> None:

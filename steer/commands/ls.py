@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import typer
 
-from steer.base.json import Json
 from steer.commands.options import JsonOption
+
+if TYPE_CHECKING:
+    from steer.experiments.listing import Listing, ModelLine, PresetLine
+    from steer.models.record import CheckpointLine
 
 
 def ls(json: JsonOption = False) -> None:
@@ -18,29 +23,31 @@ def ls(json: JsonOption = False) -> None:
     if json:
         typer.echo(dumps(listed, indent=1))
         return
-    for kind, rows in listed.items():
+    for kind, lines in _lines(listed).items():
         typer.echo(kind)
-        for row in rows:
-            typer.echo(f"  {row['name']:34} {LINES[kind](row)}")
+        for name, text in lines:
+            typer.echo(f"  {name:34} {text}")
 
 
-def _recipe(row: Json) -> str:
-    return str(row["description"])
+def _lines(listed: Listing) -> dict[str, list[tuple[str, str]]]:
+    return {
+        "recipes": [(row["name"], row["description"]) for row in listed["recipes"]],
+        "checkpoints": [(row["name"], _checkpoint(row)) for row in listed["checkpoints"]],
+        "models": [(row["name"], _model(row)) for row in listed["models"]],
+        "presets": [(row["name"], _preset(row)) for row in listed["presets"]],
+    }
 
 
-def _preset(row: Json) -> str:
+def _preset(row: PresetLine) -> str:
     return "; ".join(filter(None, (row["description"], row["cost"], row["learns"])))
 
 
-def _model(row: Json) -> str:
+def _model(row: ModelLine) -> str:
     trained = f"{row['accuracy']:.1%} of its words, seed {row['seed']}"
     return f"Hugging Face {row['family']}, {trained}: {row['description']}"
 
 
-def _checkpoint(row: Json) -> str:
+def _checkpoint(row: CheckpointLine) -> str:
     size = f"{row['layers'][0]}+{row['layers'][1]} layers, {row['heads']} heads, d_model {row['d_model']}"
     exact = "not evaluated" if row["exact_match"] is None else f"{row['exact_match']:.1%} exact"
     return f"{exact}, {size}, seed {row['seed']}: {row['description']}"
-
-
-LINES = {"recipes": _recipe, "checkpoints": _checkpoint, "models": _model, "presets": _preset}

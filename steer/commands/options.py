@@ -23,6 +23,10 @@ DtypeOption = Annotated[str, typer.Option(help="float32, float64 or bfloat16.")]
 MemoryOption = Annotated[
     str, typer.Option(help="What a run may take beside the weights: 8G, 500M. Batches are as large as fits.")
 ]
+JobsOption = Annotated[
+    int | None,
+    typer.Option("--jobs", "-j", min=1, help="So many processes, a recipe each. By default as many as pay."),
+]
 WorkersOption = Annotated[
     int | None, typer.Option(min=1, help="So many processes of this machine share the work (needs Dask).")
 ]

@@ -10,6 +10,7 @@ from steer.base.shipped import DEFAULT
 from steer.commands.options import (
     CheckpointOption,
     DeviceOption,
+    JobsOption,
     JsonOption,
     OnOption,
     OutOption,
@@ -38,6 +39,7 @@ def reproduce(
     against: Annotated[
         str, typer.Option(help="paper: its claims; authors: the numbers of their notebooks, on their weights.")
     ] = "paper",
+    jobs: JobsOption = None,
     workers: WorkersOption = None,
     on: OnOption = None,
     force: Annotated[bool, typer.Option("--force", help="Run again, even if results are saved.")] = False,
@@ -56,7 +58,7 @@ def reproduce(
     with bar("reproducing", 1.0, quiet) as advance:
         made = run_all(
             checkpoint, *(changes or ()), out=out, device=device, episodes=episodes, force=force, against=against,
-            tell=advance, workers=workers, on=on, say=spoken(quiet),
+            tell=advance, jobs=jobs, workers=workers, on=on, say=spoken(quiet),
         )  # fmt: skip
     for outcome in made.outcomes:
         warn(*(f"{outcome.name}: {reason}" for reason in outcome.undrawn))

@@ -20,11 +20,11 @@ def results(
     from steer.drawing.tables import listing_table, render
     from steer.experiments.saved import results as listed
 
-    found = listed(folder)
+    lines = listed(folder)
     if json:
-        typer.echo(dumps([one.to_json() for one in found], indent=1))
+        typer.echo(dumps([one.to_json() for one in lines], indent=1))
         return
-    typer.echo(render(listing_table(found.rows)) if found else f"{folder}: no results yet")
+    typer.echo(render(listing_table(lines.rows)) if lines else f"{folder}: no results yet")
 
 
 def compare(

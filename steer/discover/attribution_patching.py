@@ -54,8 +54,8 @@ def compare_with_gradients(lab: Lab, ports: Sequence[Site]) -> Opinions:
 def exact_effects(lab: Lab, paths: Sequence[Path]) -> list[float]:
     measured = lab.likelihood()
     clean = lab.mean(lab.clean(measured, 1))
-    found = lab.measure(_runs(lab, paths), measured[0], 1)
-    return [clean - lab.mean(found[_name(path)]) for path in paths]
+    tallies = lab.measure(_runs(lab, paths), measured[0], 1)
+    return [clean - lab.mean(tallies[_name(path)]) for path in paths]
 
 
 def gradient_scores(lab: Lab, paths: Sequence[Path], steps: int) -> list[float]:
@@ -85,7 +85,7 @@ def mean_gradients(lab: Lab, session: Session, batch: Batch, hooks: Iterable[str
         return lambda site, value: means[site] + share * (value - means[site])
 
     each = [lab.engine.gradients(batch, hooks, likelihood, partway((n + 1) / steps)) for n in range(steps)]
-    return {hook: torch.stack([found[hook][1] for found in each]).mean(0) for hook in hooks}
+    return {hook: torch.stack([step[hook][1] for step in each]).mean(0) for hook in hooks}
 
 
 @torch.no_grad()

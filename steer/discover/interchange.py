@@ -14,7 +14,7 @@ import numpy as np
 from steer.anatomy.names import Names
 from steer.anatomy.nodes import Site
 from steer.base.dice import Dice
-from steer.discover.lab import Lab
+from steer.discover.lab import Helpers, Lab
 from steer.engine.engine import Engine
 from steer.models.subject import Subject
 from steer.plan.plan import COUNTERPART, Edit, Of, Run
@@ -29,13 +29,14 @@ class Exchange:
     """A lab whose episodes have the counterpart's answer, with the counterpart's values at hand."""
 
     def __init__(
-        self, checkpoint: Subject, episodes: Sequence[Example], variable: str, seed: int, engine: Engine
-    ) -> None:
+        self, checkpoint: Subject, episodes: Sequence[Example], variable: str, seed: int, engine: Engine,
+        helpers: Helpers | None = None,
+    ) -> None:  # fmt: skip
         changed = [checkpoint.task.counterpart(episode, variable) for episode in episodes]
         others = [other for other in changed if other is not None]
         # Greedy decoding writes an answer exactly when each of its tokens is the likeliest after those before it.
         predicted = [e.answering(other.answer) for e, other in zip(episodes, others, strict=True)]
-        self.lab = Lab(checkpoint, predicted, seed, engine, others)
+        self.lab = Lab(checkpoint, predicted, seed, engine, others, helpers)
         # What the model itself writes for the counterpart: no intervention can be expected to do better.
         self.ceiling = Lab(checkpoint, others, seed, engine)
 
@@ -52,6 +53,7 @@ def interchange(
     seed: int = 0,
     engine: Engine | None = None,
     names: Names | None = None,
+    helpers: Helpers | None = None,
 ) -> list[Interchange]:
     """For each variable, and each set of sites that should carry it: how often the predicted answer is written.
 
@@ -62,31 +64,42 @@ def interchange(
     for variable, places in checkpoint.task.carriers.items():
         sets = {f"{role}.{port}": _sites(names, role, port) for role, port in places}
         sets = {name: sites for name, sites in sets.items() if sites}
-        if not sets or not shown:
-            continue
-        exchange = Exchange(checkpoint, shown, variable, seed, engine)
-        lab = exchange.lab
-        nulls = {
-            f"{name} null {n}": same
-            for name, sites in sets.items()
-            for n in range(DRAWS)
-            if len(same := others(names, sites, Dice(seed, name, n))) == len(sites)  # fewer would be no match
-        }
-        measured = lab.exact()
-        found = lab.measure(exchange.runs(sets | nulls), measured[0], 1)
-        ceiling = exchange.ceiling.estimate(exchange.ceiling.clean(exchange.ceiling.exact(), 1))
-        without = lab.estimate(lab.clean(measured, 1))
-        for name, sites in sets.items():
-            drawn = [lab.mean(found[key]) for n in range(DRAWS) if (key := f"{name} null {n}") in found]
-            null = round(float(np.mean(drawn)), 4) if drawn else None
-            rows.append(
-                Interchange(
-                    variable=variable, sites=name, heads=tuple(str(site.node) for site in sites),
-                    accuracy=lab.estimate(found[name]), null=null, without=without, ceiling=ceiling,
-                    examples=len(shown),
-                )
-            )  # fmt: skip
+        if sets and shown:
+            exchange = Exchange(checkpoint, shown, variable, seed, engine, helpers)
+            rows += _of_variable(exchange, variable, sets, _controls(names, sets, seed))
     return rows
+
+
+def _controls(names: Names, sets: Mapping[str, Sequence[Site]], seed: int) -> dict[str, dict[str, Sequence[Site]]]:
+    """For each set of sites several of as many other sites, by the name of their condition."""
+    drawn = {
+        name: {f"{name} null {number}": others(names, sites, Dice(seed, name, number)) for number in range(DRAWS)}
+        for name, sites in sets.items()
+    }
+    return {  # a set of fewer would be no match
+        name: {condition: sites for condition, sites in draws.items() if len(sites) == len(sets[name])}
+        for name, draws in drawn.items()
+    }
+
+
+def _of_variable(
+    exchange: Exchange, variable: str, sets: Mapping[str, Sequence[Site]],
+    controls: Mapping[str, Mapping[str, Sequence[Site]]],
+) -> list[Interchange]:  # fmt: skip
+    lab, measured = exchange.lab, exchange.lab.exact()
+    runs = exchange.runs(sets) + [run for draws in controls.values() for run in exchange.runs(draws)]
+    tallies = lab.measure(runs, measured[0], 1)
+    nulls = {name: [lab.mean(tallies[condition]) for condition in draws] for name, draws in controls.items()}
+    ceiling = exchange.ceiling.estimate(exchange.ceiling.clean(exchange.ceiling.exact(), 1))
+    without = lab.estimate(lab.clean(measured, 1))
+    return [
+        Interchange(
+            variable=variable, sites=name, heads=tuple(str(site.node) for site in sites),
+            accuracy=lab.estimate(tallies[name]), null=round(float(np.mean(nulls[name])), 4) if nulls[name] else None,
+            without=without, ceiling=ceiling, examples=len(lab.episodes),
+        )
+        for name, sites in sets.items()
+    ]  # fmt: skip
 
 
 def _sites(names: Names, role: str, port: str) -> list[Site]:

@@ -8,14 +8,14 @@ from pathlib import Path
 from steer.base.errors import SteerError
 from steer.base.memory import MEMORY
 from steer.base.shipped import CHECKPOINTS, checkpoint_names, is_shipped, locate
-from steer.discover.search import Tell, discover, weights_id
+from steer.discover.lab import Helpers
+from steer.discover.search import Tell, weights_id
+from steer.discover.sought import on_own_task, on_prompts
 from steer.drawing.figures.circuit import draw_all
 from steer.drawing.figures.draw import attempt
-from steer.engine.engine import Engine
-from steer.experiments.given import prompts_of
 from steer.models.checkpoint import Checkpoint, load_checkpoint, read_record
-from steer.models.devices import check_device, check_dtype
-from steer.models.families import load_subject, task_of
+from steer.models.devices import check_device
+from steer.models.families import task_of
 from steer.models.subject import Subject
 from steer.results.circuit import Circuit, read_circuit, write_circuit
 from steer.results.evidence import SearchSettings
@@ -51,17 +51,15 @@ def check_trained(name: str) -> None:
 
 def find_circuit(
     name: str, folder: Path, settings: SearchSettings, force: bool = False, tell: Tell = lambda done, text: None,
-    device: str = "cpu",
+    device: str = "cpu", made: Circuit | None = None, helpers: Helpers | None = None,
 ) -> Discovery:  # fmt: skip
-    """The circuit, written to its folder and drawn."""
+    """The circuit, written to its folder and drawn. `made`: by another process."""
     check_device(device)
     loaded = load_checkpoint(name, device, circuit=not force)  # with --force a broken circuit file is ignored
-    circuit = None if force else _saved(folder, loaded, settings)
+    circuit = None if force or made else _saved(folder, loaded, settings)
     known = circuit is not None
     if circuit is None:
-        searched, judged = (loaded.task.split(one, loaded.record.data_seed) for one in loaded.task.splits[-2:])
-        bare = Checkpoint(loaded.transformer, loaded.record, loaded.name)  # search without the stored circuit
-        circuit = discover(bare, searched, judged, settings.episodes, settings.threshold, tell)
+        circuit = _same(made, loaded) if made else on_own_task(loaded).circuit(settings, tell, helpers)
     write_circuit(circuit, folder)
     _, undrawn = attempt(lambda: draw_all(circuit, folder), "circuit") if circuit.members else (None, "")
     home = locate(name)
@@ -69,6 +67,19 @@ def find_circuit(
         write_circuit(circuit, home)  # recipes on the user's own checkpoint may now name roles
     beside = _beside(home, loaded)
     return Discovery(circuit, known, beside is not None and beside.roles != circuit.roles, undrawn)
+
+
+def is_known(name: str, folder: Path, settings: SearchSettings, device: str = "cpu") -> bool:
+    check_device(device)
+    return _saved(folder, load_checkpoint(name, device), settings) is not None
+
+
+def _same(circuit: Circuit, subject: Subject) -> Circuit:
+    """A circuit that was searched elsewhere, on weights that are those here."""
+    weights = subject.weights
+    if circuit.checkpoint.sha256 != weights_id(weights):
+        raise SteerError(f"{weights.name}: the worker that searched its circuit has other weights")
+    return circuit.model_copy(update={"checkpoint": circuit.checkpoint.model_copy(update={"name": weights.name})})
 
 
 def asked_of(task: Path | None, dtype: str) -> tuple[str, ...]:
@@ -79,23 +90,21 @@ def asked_of(task: Path | None, dtype: str) -> tuple[str, ...]:
 def find_on_prompts(
     name: str, file: Path, folder: Path, settings: SearchSettings, force: bool = False,
     tell: Tell = lambda done, text: None, device: str = "cpu", dtype: str = "float32", memory: int = MEMORY,
+    made: Circuit | None = None, helpers: Helpers | None = None,
 ) -> Discovery:  # fmt: skip
     """The circuit behind a model's answers to prompts of a file. It is kept in its folder alone: it has no roles."""
-    check_dtype(dtype)
-    check_device(device)
-    prompts = prompts_of(name, file)
-    searched, judged = prompts.apart(0)  # what is wrong with the file is said before any weights are read
-    subject = load_subject(name, device, dtype).about(prompts)
-    engine = Engine.within(subject.model, memory)
-    engine.batch_size([*searched, *judged])  # what no memory holds is not tried
-    subject.examine([*searched, *judged])
-    circuit = None if force else _known_on_prompts(folder, subject, settings)
+    sought = on_prompts(name, file, device, dtype, memory)
+    circuit = None if force or made else _known_on_prompts(folder, sought.subject, settings)
     known = circuit is not None
     if circuit is None:
-        circuit = discover(subject, searched, judged, settings.episodes, settings.threshold, tell, engine)
+        circuit = _same(made, sought.subject) if made else sought.circuit(settings, tell, helpers)
     write_circuit(circuit, folder)
     _, undrawn = attempt(lambda: draw_all(circuit, folder), "circuit") if circuit.members else (None, "")
     return Discovery(circuit, known, False, undrawn)
+
+
+def is_known_on_prompts(name: str, file: Path, folder: Path, settings: SearchSettings, device: str, dtype: str) -> bool:
+    return _known_on_prompts(folder, on_prompts(name, file, device, dtype).subject, settings) is not None
 
 
 def _known_on_prompts(folder: Path, subject: Subject, settings: SearchSettings) -> Circuit | None:

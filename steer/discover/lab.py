@@ -6,8 +6,9 @@ turns what they read into a value for each episode.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -23,7 +24,7 @@ from steer.measures.attribution import logit_attribution
 from steer.measures.probability import answer_likelihood
 from steer.models.protocol import Batch
 from steer.models.subject import Subject
-from steer.plan.plan import CLEAN, Edit, Mean, Run, clean_plan, make_plan
+from steer.plan.plan import CLEAN, Edit, Mean, Plan, Run, clean_plan, make_plan
 from steer.results.evidence import Estimate, Kept
 from steer.results.tally import Tally, bootstrap_weights
 from steer.tasks.task import ANSWER, Example
@@ -31,16 +32,34 @@ from steer.tasks.task import ANSWER, Example
 DRAWS = 400
 Floats = NDArray[np.float64]
 Values = Mapping[Site, Tensor]
-Measure = Callable[[Batch, Values], tuple[Tensor, Tensor]]  # values and what counts, both B P
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What turns values into numbers: a method of `Lab`, by its name, so that it can be sent to another process."""
+
+    name: str
+    given: tuple[Any, ...] = ()
+
+
 Measured = tuple[Measure, list[Site]]  # a measure, and the sites that it reads
+Key = TypeVar("Key", bound=Hashable)
+Numbers = tuple[Tensor, Tensor]  # values and what counts, both B P
+
+
+class Helpers(Protocol):
+    """Who takes a part of a lab's runs."""
+
+    def measure(self, lab: Lab, plan: Plan, measure: Measure, positions: int | None) -> dict[str, Tally]: ...
 
 
 class Lab:
     def __init__(
         self, checkpoint: Subject, episodes: Sequence[Example], seed: int = 0, engine: Engine | None = None,
-        counterparts: Sequence[Example] = (),
+        counterparts: Sequence[Example] = (), helpers: Helpers | None = None,
     ) -> None:  # fmt: skip
         """Labs that share an engine share its budget, and the clean runs of the same episodes."""
+        self.helpers = helpers
         self.checkpoint, self.engine = checkpoint, engine or Engine(checkpoint.model)
         self.names, self.layout, self.model = checkpoint.names, self.engine.layout, self.engine.model
         self.task, self.scoring, self.pad = checkpoint.task, checkpoint.scoring, checkpoint.model.pad
@@ -64,27 +83,34 @@ class Lab:
         return self.layout.logits
 
     def session(self, runs: Iterable[Run]) -> Session:
-        return Session(self.engine, make_plan(Run(CLEAN), runs), self.inputs)
+        return self._session(make_plan(Run(CLEAN), runs))
+
+    def _session(self, plan: Plan) -> Session:
+        return Session(self.engine, plan, self.inputs)
 
     def reading(self, sites: Iterable[Site]) -> Session:
         """The clean run, read at these sites."""
-        return Session(self.engine, clean_plan(sites), self.inputs)
+        return self._session(clean_plan(sites))
 
     def clean(self, measured: Measured, positions: int | None = None) -> Tally:
         """What is measured without an intervention."""
         measure, reads = measured
-        return self._tallies(self.reading(reads), measure, positions)[CLEAN]
+        return self.tallies(clean_plan(reads), measure, positions)[CLEAN]
 
     def measure(self, runs: Iterable[Run], measure: Measure, positions: int | None = None) -> dict[str, Tally]:
         """Every condition of these runs, measured."""
-        return self._tallies(self.session(runs), measure, positions)
+        plan = make_plan(Run(CLEAN), runs)
+        if self.helpers is not None:
+            return self.helpers.measure(self, plan, measure, positions)
+        return self.tallies(plan, measure, positions)
 
-    def _tallies(self, session: Session, measure: Measure, positions: int | None) -> dict[str, Tally]:
+    def tallies(self, plan: Plan, measure: Measure, positions: int | None) -> dict[str, Tally]:
+        """The same in this process."""
         size = len(self.episodes), positions or self.positions
-        tallies = {condition: Tally(*size) for condition in session.plan.conditions}
-        for found in session:
-            tally = tallies[found.run.condition or ""]
-            tally.put_tensors(found.batch.rows, *measure(found.batch, found.values))
+        tallies = {condition: Tally(*size) for condition in plan.conditions}
+        for ran in self._session(plan):
+            values, counted = getattr(self, measure.name)(ran.batch, ran.values, *measure.given)
+            tallies[ran.run.condition or ""].put_tensors(ran.batch.rows, values, counted)
         return tallies
 
     # What is measured.
@@ -92,37 +118,31 @@ class Lab:
     def attention(self, head: Node) -> Measured:
         """Is the most attended token the one that comes next?"""
         site = Site(head, "pattern")
+        return Measure("looks_right", (site,)), [site]
 
-        def measure(batch: Batch, values: Values) -> tuple[Tensor, Tensor]:
-            target, keys = self.targets[batch.number], batch.tokens[self.layout.looks_at(head)]
-            return attention_accuracy(batch.at(ANSWER, values[site]), keys, target), self.scoring.counts(target)
-
-        return measure, [site]
+    def looks_right(self, batch: Batch, values: Values, site: Site) -> Numbers:
+        target, keys = self.targets[batch.number], batch.tokens[self.layout.looks_at(site.node)]
+        return attention_accuracy(batch.at(ANSWER, values[site]), keys, target), self.scoring.counts(target)
 
     def share(self, node: Node) -> Measured:
         """What a node writes into the right token's logit, the final LayerNorm at its clean scale."""
-        write_site = self.layout.written(node)
+        return Measure("writes", (node,)), [self.layout.write(node)]
 
-        def measure(batch: Batch, values: Values) -> tuple[Tensor, Tensor]:
-            target = self.targets[batch.number]
-            return self._written(batch, node, values[write_site], target), self.scoring.counts(target)
-
-        return measure, [self.layout.write(node)]
+    def writes(self, batch: Batch, values: Values, node: Node) -> Numbers:
+        target = self.targets[batch.number]
+        return self._written(batch, node, values[self.layout.written(node)], target), self.scoring.counts(target)
 
     def choice(self, node: Node) -> Measured:
         """What a node writes into the right token's logit, minus what it writes into the rival token's."""
-        share, reads = self.share(node)
         if not any(map(self.task.chooses, self.episodes)):  # no choice here: compare with the mean alternative
-            return share, reads
-        write_site = self.layout.written(node)
+            return self.share(node)
+        return Measure("writes_rather", (node,)), [self.layout.write(node)]
 
-        def measure(batch: Batch, values: Values) -> tuple[Tensor, Tensor]:
-            target, rival = self.targets[batch.number], self.rivals[batch.number]
-            write = values[write_site]
-            right, wrong = (self._written(batch, node, write, token) for token in (target, rival))
-            return right - wrong, self.scoring.counts(target) & (rival != target)
-
-        return measure, reads
+    def writes_rather(self, batch: Batch, values: Values, node: Node) -> Numbers:
+        target, rival = self.targets[batch.number], self.rivals[batch.number]
+        write = values[self.layout.written(node)]
+        right, wrong = (self._written(batch, node, write, token) for token in (target, rival))
+        return right - wrong, self.scoring.counts(target) & (rival != target)
 
     def _written(self, batch: Batch, node: Node, write: Tensor, token: Tensor) -> Tensor:
         """What a write adds to these tokens' logits, above the mean alternative's."""
@@ -134,30 +154,27 @@ class Lab:
 
     def exact(self) -> Measured:
         """Is the whole answer right?"""
+        return Measure("is_right"), [self.logits]
 
-        def measure(batch: Batch, values: Values) -> tuple[Tensor, Tensor]:
-            return exact_match(self._said(batch, values), self.targets[batch.number], self.pad)
+    def is_right(self, batch: Batch, values: Values) -> Numbers:
+        return exact_match(self._said(batch, values), self.targets[batch.number], self.pad)
 
-        return measure, [self.logits]
+    def said(self, rivals: bool = False) -> Measured:
+        """Is the likeliest token the right one, or its rival, at steps where one of two is chosen?"""
+        return Measure("says", (rivals,)), [self.logits]
 
-    def said(self, tokens: Sequence[Tensor]) -> Measured:
-        """Is the likeliest token this one, at steps where one of two is chosen?"""
-
-        def measure(batch: Batch, values: Values) -> tuple[Tensor, Tensor]:
-            target, rival = self.targets[batch.number], self.rivals[batch.number]
-            said = self._said(batch, values).argmax(-1) == tokens[batch.number]
-            return said.double(), self.scoring.counts(target) & (rival != target)
-
-        return measure, [self.logits]
+    def says(self, batch: Batch, values: Values, rivals: bool) -> Numbers:
+        target, rival = self.targets[batch.number], self.rivals[batch.number]
+        said = self._said(batch, values).argmax(-1) == (rival if rivals else target)
+        return said.double(), self.scoring.counts(target) & (rival != target)
 
     def likelihood(self) -> Measured:
         """The log-likelihood of the whole answer: smoother than whether it is right."""
+        return Measure("is_likely"), [self.logits]
 
-        def measure(batch: Batch, values: Values) -> tuple[Tensor, Tensor]:
-            found = answer_likelihood(self._said(batch, values), self.targets[batch.number], self.pad)[:, None]
-            return found, torch.ones_like(found)
-
-        return measure, [self.logits]
+    def is_likely(self, batch: Batch, values: Values) -> Numbers:
+        likely = answer_likelihood(self._said(batch, values), self.targets[batch.number], self.pad)[:, None]
+        return likely, torch.ones_like(likely)
 
     def _said(self, batch: Batch, values: Values) -> Tensor:
         """The logits of each step of the answer."""
@@ -169,10 +186,11 @@ class Lab:
         edits = tuple(Edit(self.layout.write(node), Mean()) for node in nodes)
         return Run(name, edits, tuple(reads) or (self.logits,), name)
 
-    def accuracy_without(self, sets: dict[str, list[Node]]) -> dict[str, Tally]:
+    def accuracy_without(self, sets: Mapping[Key, Sequence[Node]]) -> dict[Key, Tally]:
         """Exact match with each of these sets ablated in the whole forward pass."""
-        measure, _ = self.exact()
-        return self.measure([self.ablating(name, nodes) for name, nodes in sets.items()], measure, 1)
+        runs = [self.ablating(str(number), nodes) for number, nodes in enumerate(sets.values())]
+        tallies = self.measure(runs, self.exact()[0], 1)
+        return {key: tallies[run.name] for key, run in zip(sets, runs, strict=True)}
 
     # From tallies to numbers.
 

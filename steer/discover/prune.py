@@ -19,6 +19,8 @@ from steer.results.evidence import Completeness, Estimate, GroupedSpread, Kept, 
 KEEP = 0.92  # of the clean exact match; a little more than is reported, because the search overfits its episodes
 RANDOM = 20  # circuits of the same size drawn at random
 Tell = Callable[[str], None]
+Ablated = tuple[str, int | Node | None]  # what is left, or what is taken out; which of several
+CIRCUIT, WITHOUT, NOTHING = ("circuit", None), ("without", None), ("nothing", None)
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,8 @@ def prune(lab: Lab, keep: float = KEEP, tell: Tell = lambda text: None) -> Prune
 def _losses(lab: Lab, heads: Sequence[Node], gone: Sequence[Node]) -> dict[Node, float]:
     """How much likelihood the right answer loses when each head is ablated besides those already gone."""
     runs = [lab.ablating(str(head), [*gone, head]) for head in heads]
-    found = lab.measure(runs, lab.likelihood()[0], 1)
-    return {head: -lab.mean(found[str(head)]) for head in heads}
+    tallies = lab.measure(runs, lab.likelihood()[0], 1)
+    return {head: -lab.mean(tallies[str(head)]) for head in heads}
 
 
 def _accuracy(lab: Lab, gone: list[Node]) -> float:
@@ -70,30 +72,29 @@ def judge(lab: Lab, core: Sequence[Node], seed: int = 0, attention: KeptAttentio
     heads, rng = lab.layout.heads, np.random.default_rng(seed)
     clean = lab.clean(lab.exact(), 1)
     outside = [head for head in heads if head not in core]
-    sets: dict[str, list[Node]] = {"circuit": outside, "without": list(core), "nothing": list(heads)}
-    for number in range(RANDOM):
-        drawn = {heads[i] for i in rng.choice(len(heads), len(core), replace=False)}
-        sets[f"random {number}"] = [head for head in heads if head not in drawn]
-        sets[f"without random {number}"] = [head for head in heads if head in drawn]
+    drawn = [{heads[i] for i in rng.choice(len(heads), len(core), replace=False)} for _ in range(RANDOM)]
     # Small ones: without half of the circuit nothing is left of the task, and two zeros agree.
     sizes: list[int] = rng.integers(1, min(5, len(core)) + 1, RANDOM).tolist() if core else []
     subsets = [[core[i] for i in rng.choice(len(core), size, replace=False)] for size in sizes]
-    for number, subset in enumerate(subsets):
-        sets[f"circuit less {number}"], sets[f"model less {number}"] = [*outside, *subset], subset
-    sets |= {f"circuit less {head}": [*outside, head] for head in core}
-    found = lab.accuracy_without(sets)
-    share = {name: lab.share_of(tally, clean) for name, tally in found.items()}
-    less = [(share[f"circuit less {n}"].value, share[f"model less {n}"].value) for n in range(len(subsets))]
+    ablated: dict[Ablated, Sequence[Node]] = {CIRCUIT: outside, WITHOUT: list(core), NOTHING: list(heads)}
+    ablated |= {("random", n): [head for head in heads if head not in some] for n, some in enumerate(drawn)}
+    ablated |= {("without random", n): [head for head in heads if head in some] for n, some in enumerate(drawn)}
+    ablated |= {("circuit less", n): [*outside, *subset] for n, subset in enumerate(subsets)}
+    ablated |= {("model less", n): subset for n, subset in enumerate(subsets)}
+    ablated |= {("circuit less", head): [*outside, head] for head in core}
+    tallies = lab.accuracy_without(ablated)
+    share = {key: lab.share_of(tally, clean) for key, tally in tallies.items()}
+    less = [(share["circuit less", n].value, share["model less", n].value) for n in range(len(subsets))]
     return SmallestSet(
         heads=len(core),
         clean=lab.estimate(clean),
-        faithfulness=lab.kept(found["circuit"], clean),
-        random_circuits=_spreads([lab.kept(found[f"random {n}"], clean) for n in range(RANDOM)]),
-        everything_ablated=share["nothing"],
-        model_without_circuit=share["without"],
-        model_without_random=_spread([share[f"without random {n}"] for n in range(RANDOM)]),
+        faithfulness=lab.kept(tallies[CIRCUIT], clean),
+        random_circuits=_spreads([lab.kept(tallies["random", n], clean) for n in range(RANDOM)]),
+        everything_ablated=share[NOTHING],
+        model_without_circuit=share[WITHOUT],
+        model_without_random=_spread([share["without random", n] for n in range(RANDOM)]),
         completeness=_completeness(less) if less else None,
-        minimality={str(h): _round(share["circuit"].value - share[f"circuit less {h}"].value) for h in core},
+        minimality={str(h): _round(share[CIRCUIT].value - share["circuit less", h].value) for h in core},
         output_attention=attention,
     )
 
@@ -110,8 +111,8 @@ def _completeness(less: Sequence[tuple[float, float]]) -> Completeness:
 def needed_mlps(lab: Lab) -> dict[str, Kept]:
     """The whole model without each MLP: circuits are sets of heads, and keep all of them."""
     clean = lab.clean(lab.exact(), 1)
-    found = lab.accuracy_without({str(node): [node] for node in lab.layout.mlps})
-    return {name: lab.kept(tally, clean) for name, tally in found.items()}
+    tallies = lab.accuracy_without({str(node): [node] for node in lab.layout.mlps})
+    return {name: lab.kept(tally, clean) for name, tally in tallies.items()}
 
 
 def _spreads(shares: Sequence[Kept]) -> GroupedSpread:

@@ -51,14 +51,14 @@ def role_scores(lab: Lab) -> list[Score]:
     tallies = {(head, role): Tally(count, 1) for role, some in heads.items() for head in some}
     chances: dict[str, Tally] = {role: Tally(count, 1) for role in heads}
     patterns = {head: Site(head, "pattern") for some in heads.values() for head in some}
-    for found in lab.reading(patterns.values()):
-        batch = found.batch
+    for ran in lab.reading(patterns.values()):
+        batch = ran.batch
         for role in heads:
             gazes = [task.gaze(lab.episodes[row], role) for row in batch.rows]
             table = Table(gazes, batch.tokens[layout.prompt], lab.pad)
             chances[role].put(batch.rows, table.mean(table.chance), table.counted)
             for head in heads[role]:
-                hits = table.hits(found.values[patterns[head]])  # of B T S
+                hits = table.hits(ran.values[patterns[head]])  # of B T S
                 tallies[head, role].put(batch.rows, table.mean(hits), table.counted)
     by_role = {role: _mean(tally) for role, tally in chances.items()}
     return [Score(head, role, _mean(tally), by_role[role], tally) for (head, role), tally in tallies.items()]

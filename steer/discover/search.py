@@ -14,7 +14,7 @@ from steer.base.version import __version__
 from steer.discover.attribution_patching import compare_with_gradients
 from steer.discover.choosing import choices
 from steer.discover.interchange import interchange
-from steer.discover.lab import Lab
+from steer.discover.lab import Helpers, Lab
 from steer.discover.prune import Pruned, judge, needed_mlps, prune
 from steer.discover.roles import Score, role_scores
 from steer.discover.trace import THRESHOLD, Trace, trace
@@ -72,20 +72,26 @@ class Searched:
 
     @property
     def edges(self) -> list[Edge]:
-        return [edge for found in self.traces for edge in found.edges]
+        return [edge for one in self.traces for edge in one.edges]
+
+    @property
+    def writing(self) -> dict[Node, Estimate]:
+        """What writes a part of the right token's logit that is worth mentioning, and which part."""
+        return {node: share for node, share in self.shares.items() if share.low > self.threshold / 2}
 
 
 def discover(
     checkpoint: Subject, searched: Sequence[Example], judged: Sequence[Example], count: int = EPISODES,
     threshold: float = THRESHOLD, tell: Tell = lambda done, text: None, engine: Engine | None = None,
+    helpers: Helpers | None = None,
 ) -> Circuit:  # fmt: skip
     """Search on some episodes (`count` of each kind), judge on others (twice as many)."""
     engine = engine or Engine(checkpoint.model)
-    lab = Lab(checkpoint, searched[:count], engine=engine)
-    choosing = Lab(checkpoint, choices(checkpoint.task, searched)[:count], engine=engine)
-    found = search(lab, choosing, threshold, tell)
-    circuit = circuit_of(found, SearchSettings(episodes=count, threshold=threshold))
-    return verified(checkpoint, circuit, judged[: 2 * count], engine, tell) if found.pruned.core else circuit
+    lab = Lab(checkpoint, searched[:count], engine=engine, helpers=helpers)
+    choosing = Lab(checkpoint, choices(checkpoint.task, searched)[:count], engine=engine, helpers=helpers)
+    result = search(lab, choosing, threshold, tell)
+    circuit = circuit_of(result, SearchSettings(episodes=count, threshold=threshold))
+    return verified(checkpoint, circuit, judged[: 2 * count], engine, tell, helpers) if result.pruned.core else circuit
 
 
 def search(lab: Lab, choosing: Lab, threshold: float, tell: Tell) -> Searched:
@@ -105,21 +111,21 @@ def search(lab: Lab, choosing: Lab, threshold: float, tell: Tell) -> Searched:
     return Searched(lab, choosing, threshold, roles, look_alikes, shares, outputs, writers, traces, pruned)
 
 
-def circuit_of(found: Searched, settings: SearchSettings) -> Circuit:
+def circuit_of(result: Searched, settings: SearchSettings) -> Circuit:
     """What a search has measured, as a circuit that is not checked yet."""
-    checkpoint, edges, threshold = found.lab.checkpoint, found.edges, found.threshold
-    direct = [node for node, share in found.shares.items() if share.low > threshold]
-    members = members_of(found.choosing, found.roles, found.writers, edges, direct, found.pruned.core)
+    checkpoint, edges, threshold = result.lab.checkpoint, result.edges, result.threshold
+    direct = [node for node, share in result.shares.items() if share.low > threshold]
+    members = members_of(result.choosing, result.roles, result.writers, edges, direct, result.pruned.core)
     weights = checkpoint.weights
-    written = {str(head): found.shares[head].value for head in found.writers}
+    written = {str(head): result.shares[head].value for head in result.writers}
     return Circuit(
         task=checkpoint.task.name,
         checkpoint=Described(name=weights.name, sha256=weights_id(weights), numbering=weights.numbering),
         roles=heads_in_role(checkpoint.task.roles, members, edges, written),
         members=tuple(members),
         edges=tuple(edges),
-        groups=tuple(group for one in found.traces for group in one.groups),
-        evidence=evidence_of(found, settings, members),
+        groups=tuple(group for one in result.traces for group in one.groups),
+        evidence=evidence_of(result, settings, members),
     )
 
 
@@ -128,35 +134,38 @@ def weights_id(weights: Weights) -> str:
     return weights.sha256 or weights.commit
 
 
-def evidence_of(found: Searched, settings: SearchSettings, members: Sequence[Member]) -> Evidence:
-    count, choosing = len(found.lab.episodes), len(found.choosing.episodes)
+def evidence_of(result: Searched, settings: SearchSettings, members: Sequence[Member]) -> Evidence:
+    count, choosing = len(result.lab.episodes), len(result.choosing.episodes)
     named = {member.node for member in members}
     return Evidence(
         settings=settings,
-        prompts=found.lab.task.fingerprint,
+        prompts=result.lab.task.fingerprint,
         steer=__version__,
         searched_on=f"{count} episodes; roles and paths on {choosing} that choose",
-        traced_from=tuple(map(str, found.writers)),
-        read_by="attention" if found.outputs else "writing",
+        traced_from=tuple(map(str, result.writers)),
+        read_by="attention" if result.outputs else "writing",
         ablation="mean by position over the episodes at hand (searched, or judged)",
-        threshold=found.threshold,
+        threshold=result.threshold,
         scale="0: everything ablated at the port of the head that writes; 1: nothing ablated",
         majority=MAJORITY,
-        logit_shares={str(node): share for node, share in found.shares.items() if share.low > found.threshold / 2},
-        without_writer=without_each(found.lab, [n for n, s in found.shares.items() if s.low > found.threshold / 2]),
+        logit_shares={str(node): share for node, share in result.writing.items()},
+        without_writer=without_each(result.lab, list(result.writing)),
         look_alikes={
             str(head): score.role
-            for head, score in found.look_alikes.items()
-            if found.roles.role(head) is None or str(head) not in named
+            for head, score in result.look_alikes.items()
+            if result.roles.role(head) is None or str(head) not in named
         },
-        curve=tuple(found.pruned.curve),
+        curve=tuple(result.pruned.curve),
     )
 
 
-def verified(checkpoint: Subject, circuit: Circuit, judged: Sequence[Example], engine: Engine, tell: Tell) -> Circuit:
+def verified(
+    checkpoint: Subject, circuit: Circuit, judged: Sequence[Example], engine: Engine, tell: Tell,
+    helpers: Helpers | None = None,
+) -> Circuit:  # fmt: skip
     """The circuit with its check on other episodes."""
     assert circuit.evidence is not None
-    check = verify(checkpoint, circuit, circuit.evidence, judged, engine, tell)
+    check = verify(checkpoint, circuit, circuit.evidence, judged, engine, tell, helpers)
     return circuit.model_copy(update={"evidence": circuit.evidence.model_copy(update={"check": check})})
 
 
@@ -173,20 +182,20 @@ def shrinking_steps(tell: Tell, start: float, end: float) -> Callable[[str], Non
 
 def verify(
     checkpoint: Subject, circuit: Circuit, evidence: Evidence, episodes: Sequence[Example], engine: Engine,
-    tell: Tell,
+    tell: Tell, helpers: Helpers | None = None,
 ) -> Check:  # fmt: skip
     """Check a circuit on other episodes: what it does alone, what gradients say, what interchanges do."""
     tell(0.7, "judging")
-    lab = Lab(checkpoint, episodes, engine=engine)
+    lab = Lab(checkpoint, episodes, engine=engine, helpers=helpers)
     core = [lab.names.head(member.node) for member in circuit.members if member.core]
     writers = [lab.names.head(name) for name in evidence.traced_from]
     lead = next((head for head in writers if head in core), writers[0])
     drawn = {edge.source for edge in circuit.edges} | {*map(str, writers)}
     traced = [head for head in lab.layout.heads if str(head) in drawn]
-    choosing = Lab(checkpoint, choices(checkpoint.task, episodes), engine=engine)
+    choosing = Lab(checkpoint, choices(checkpoint.task, episodes), engine=engine, helpers=helpers)
     attention = kept_attention(choosing, lead, core) if evidence.read_by == "attention" else None
     tell(0.8, "second opinions")
-    some = Lab(checkpoint, choosing.episodes[: len(episodes) // 4], engine=engine)
+    some = Lab(checkpoint, choosing.episodes[: len(episodes) // 4], engine=engine, helpers=helpers)
     ports = [lab.names.site(name) for name in dict.fromkeys(edge.target for edge in circuit.edges)]
     agreement = compare_with_gradients(some, ports).agreement() if ports else None
     tell(0.9, "interchanges")
@@ -198,7 +207,7 @@ def verify(
         model_without=needed_mlps(lab),
         choice=chosen(choosing, writers),
         gradients=agreement,
-        interchange=tuple(interchange(checkpoint, episodes, engine=engine, names=known)),
+        interchange=tuple(interchange(checkpoint, episodes, engine=engine, names=known, helpers=helpers)),
     )
 
 
@@ -259,5 +268,5 @@ def heads_in_role(
     def weight(name: str) -> tuple[float, ...]:
         return tuple(-values.get(name, 0.0) for values in (written, effect, fit))
 
-    found = {role: [member.node for member in members if member.role == role] for role in roles}
-    return {role: tuple(sorted(names, key=weight)) for role, names in found.items() if names}
+    heads = {role: [member.node for member in members if member.role == role] for role in roles}
+    return {role: tuple(sorted(names, key=weight)) for role, names in heads.items() if names}

@@ -156,7 +156,7 @@ def _kept(kept: Kept) -> str:
 
 def _choice(choice: Choice, words: Words) -> str:
     """How often the right token and its rival are said, with the heads that paths are traced from and without them."""
-    right, other = choice.right, choice.other_argument.ablated.value
+    right, other = choice.right, choice.rival.ablated.value
     without = f"without {', '.join(choice.without)} {right.ablated.value:.1%}, {words.rival}'s {other:.1%}"
     return f"{right.clean.value:.1%} of {words.tokens} right; {without}"
 

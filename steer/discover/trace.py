@@ -40,7 +40,7 @@ def trace(
     looks: bool = True,
 ) -> Trace:  # fmt: skip
     """The paths into a head. `looks`: K and Q are judged by the head's attention; otherwise by what it writes."""
-    found = Trace()
+    traced = Trace()
     for port in ("k", "q", "v"):
         measure, reads = lab.attention(head) if looks and port != "v" else lab.choice(head)
         question = Question(lab, (Site(head, port),), measure, reads, threshold)
@@ -56,12 +56,20 @@ def trace(
             done.add(chain[0])
             tell(f"{head} <- {chain[0]}")
             edges, groups = question.about(chain).answer()
-            found.edges += edges.values()
-            found.groups += groups
+            traced.edges += edges.values()
+            traced.groups += groups
             for source, edge in edges.items():
                 strength = max(edge.sufficiency.value, edge.necessity.value)
                 queue += [(strength, (port, *chain)) for port in lab.layout.inputs(source)]
-    return found
+    return traced
+
+
+@dataclass(frozen=True)
+class Ends:
+    """What is measured with all direct sources of a port kept, and with none."""
+
+    everything: Tally
+    nothing: Tally
 
 
 class Question:
@@ -97,16 +105,16 @@ class Question:
 
     def answer(self) -> tuple[dict[Node, Edge], list[Group]]:
         sources = list(self.lab.layout.sources(self.port))
-        kept = self.take("kept", {"all": sources, "none": []})
+        kept = Ends(**self.take("kept", {"everything": sources, "nothing": []}))
         (lost,) = self.take("ablated", {"all": sources}).values()
-        passes = self.effect(kept["all"], kept["none"]), self.effect(self.clean, lost)
+        passes = self.effect(kept.everything, kept.nothing), self.effect(self.clean, lost)
         if max(effect.low for effect in passes) <= self.threshold:
             return {}, []
         alone, without = (self.take(mode, {str(node): [node] for node in sources}) for mode in ("kept", "ablated"))
         edges = {
             node: Edge(
                 source=str(node), target=str(self.port), measured_at=str(self.chain[-1]),
-                sufficiency=self.effect(alone[str(node)], kept["none"]),
+                sufficiency=self.effect(alone[str(node)], kept.nothing),
                 necessity=self.effect(self.clean, without[str(node)]),
             )
             for node in sources
@@ -120,14 +128,14 @@ class Question:
     def matters(self, edge: Edge) -> bool:
         return max(edge.sufficiency.low, edge.necessity.low) > self.threshold
 
-    def company(self, chosen: list[Node], sources: list[Node], ends: dict[str, Tally]) -> dict[Node, Estimate]:
+    def company(self, chosen: list[Node], sources: list[Node], ends: Ends) -> dict[Node, Estimate]:
         """Sources that matter only together with others: added, best first, until nearly all is passed on."""
         added: dict[Node, Estimate] = {}
-        passed = self.effect(ends["all"], ends["none"]).value
+        passed = self.effect(ends.everything, ends.nothing).value
         if passed <= self.threshold:
             return added
         (joint,) = self.take("kept", {"": chosen}).values()
-        while self.effect(joint, ends["none"]).value < ENOUGH * passed:
+        while self.effect(joint, ends.nothing).value < ENOUGH * passed:
             so_far = [*chosen, *added]
             rest = [node for node in sources if node not in so_far]
             tried = self.take("kept", {str(node): [*so_far, node] for node in rest})

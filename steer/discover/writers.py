@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import torch
-from torch import Tensor
 
 from steer.anatomy.nodes import Node
 from steer.discover.lab import Lab
@@ -32,23 +31,23 @@ def logit_shares(lab: Lab) -> dict[Node, Estimate]:
 
 def writing_heads(heads: Sequence[Node], shares: Mapping[Node, Estimate], threshold: float) -> list[Node]:
     """The heads among these that write a part of the choice, the largest part first."""
-    found = [head for head in heads if head in shares and shares[head].low > threshold / 2]
-    return sorted(found, key=lambda head: -shares[head].value)
+    writing = [head for head in heads if head in shares and shares[head].low > threshold / 2]
+    return sorted(writing, key=lambda head: -shares[head].value)
 
 
 def without_each(lab: Lab, nodes: Sequence[Node]) -> dict[str, Estimate]:
     """The share of the accuracy that is kept without each of these alone: writing is not being needed."""
     able = [node for node in nodes if not lab.layout.is_fixed(node)]
-    clean, found = lab.clean(lab.exact(), 1), lab.accuracy_without({str(node): [node] for node in able})
-    return {name: lab.share_of(tally, clean) for name, tally in found.items()} if lab.mean(clean) > 0 else {}
+    clean, tallies = lab.clean(lab.exact(), 1), lab.accuracy_without({str(node): [node] for node in able})
+    return {name: lab.share_of(tally, clean) for name, tally in tallies.items()} if lab.mean(clean) > 0 else {}
 
 
 def chosen(lab: Lab, heads: Sequence[Node]) -> Choice:
     """How often the right token is said, and the one that was not chosen: clean, and without these heads."""
 
-    def said(tokens: Sequence[Tensor]) -> Ablation:
-        measured = lab.said(tokens)
+    def said(rivals: bool) -> Ablation:
+        measured = lab.said(rivals)
         (ablated,) = lab.measure([lab.ablating("ablated", heads)], measured[0]).values()
         return Ablation(clean=lab.estimate(lab.clean(measured)), ablated=lab.estimate(ablated))
 
-    return Choice(without=tuple(map(str, heads)), right=said(lab.targets), other_argument=said(lab.rivals))
+    return Choice(without=tuple(map(str, heads)), right=said(False), rival=said(True))

@@ -18,7 +18,7 @@ from rich.text import Text
 from steer.results.compare import HOW, Comparison, Difference
 from steer.results.details import Pattern
 from steer.results.result import Result
-from steer.results.rows import Row, level_names, number, overall, own_warning, shared_warnings
+from steer.results.rows import Row, measure_names, number, overall, own_warning, shared_warnings, swept_names
 
 WIDEST = 100_000  # columns, if the output is not a terminal
 EDITED = 12  # sites that fit on a line
@@ -63,17 +63,17 @@ def row_table(rows: Sequence[Row], positions: bool = False, played: Mapping[str,
     """The rows over all positions; with `positions`, also those of each position. `played`: heads with their roles."""
     titles = ("condition", "measure", "of", "against", "position", "value", "95 % interval", "by chance", "warning")
     shown, shared = rows if positions else overall(rows), shared_warnings(rows)
-    swept = [name for name in level_names(rows) if all(row.level(name) is not None for row in rows)]
-    lines = (("", *(str(row.level(name)) for name in swept), *_cells(row, shared, played)) for row in shown)
+    swept, name = swept_names(rows), measure_names(rows)
+    lines = (("", *(str(row.level(one)) for one in swept), *_cells(row, name(row), shared, played)) for row in shown)
     return make_table(("", *swept, *titles), lines, ("position", "value", *swept))
 
 
-def _cells(row: Row, shared: Sequence[str], played: Mapping[str, str]) -> tuple[str, ...]:
+def _cells(row: Row, measure: str, shared: Sequence[str], played: Mapping[str, str]) -> tuple[str, ...]:
     place = "" if row.position is None else str(row.position)
     chance = "" if row.chance is None else f"{row.chance:.3f} (at {row.tokens})"
     numbers = number(row.value, row.unit), interval(row.low, row.high, row.unit)
     condition, of = (f"{name} {played.get(name, '')}".rstrip() for name in (row.condition, row.of))
-    return (condition, row.measure, of, row.against, place, *numbers, chance, own_warning(row, shared))
+    return (condition, measure, of, row.against, place, *numbers, chance, own_warning(row, shared))
 
 
 def result_text(name: str, result: Result, pictures: Sequence[Path], known: bool) -> str:
@@ -114,7 +114,12 @@ def comparison_parts(made: Comparison, positions: bool = False) -> list[Table | 
     """Two results side by side: a line for each number that both have."""
     titles = ("condition", "measure", "of", "against", "position", "first", "second", "difference", "95 % interval", "")
     shown = [one for one in made.differences if positions or one.first.position is None]
-    table = make_table(titles, map(_difference_cells, shown), ("position", "first", "second", "difference"))
+    name = measure_names(one.first for one in shown)
+    table = make_table(
+        titles,
+        (_difference_cells(one, name(one.first)) for one in shown),
+        ("position", "first", "second", "difference"),
+    )
     below = [
         f"{len(rows)} rows only in the {which}"
         for which, rows in zip(("first", "second"), made.only, strict=True)
@@ -124,8 +129,8 @@ def comparison_parts(made: Comparison, positions: bool = False) -> list[Table | 
     return [*head, table, *([""] if below else []), *below]
 
 
-def _difference_cells(one: Difference) -> tuple[str, ...]:
-    condition, measure, of, *numbers = one.cells
+def _difference_cells(one: Difference, measure: str) -> tuple[str, ...]:
+    condition, _, of, *numbers = one.cells(measure)
     place = "" if one.first.position is None else str(one.first.position)
     return (condition, measure, of, one.first.against, place, *numbers)
 

@@ -81,15 +81,15 @@ class Engine:
         """The values of these hooks without edits. Only what neither `known` nor the store has is computed."""
         wanted, kept = self.sort(hooks), {**self.store.kept(batch), **(known or {})}
         missing = [hook for hook in wanted if hook not in kept]
-        found: Values = {}
+        values: Values = {}
         if missing:
             stop = stop_after(self.layout, self.steps, missing)
             start, given = self._latest_start(missing[0], stop, kept)
             state = self.model.state(batch, {field: kept[hook] for field, hook in given.items()})
-            found = self.backend.run(state, start, stop, {}, missing, self.order)
+            values = self.backend.run(state, start, stop, {}, missing, self.order)
             if keep:
-                self.store.keep(batch, found)
-        return {hook: kept[hook] if hook in kept else found[hook] for hook in wanted}
+                self.store.keep(batch, values)
+        return {hook: kept[hook] if hook in kept else values[hook] for hook in wanted}
 
     def _latest_start(self, first: str, stop: str | None, kept: Hooks) -> tuple[str, Mapping[str, str]]:
         """The last step at which a pass can start and still meet the hook, given the kept values."""
@@ -148,9 +148,9 @@ class Engine:
         }
         with torch.enable_grad():
             state = self.model.state(batch, {})
-            found = self.backend.run(state, self.steps.names[0], None, grow, [*wanted, logits], self.order)
-            gradients = torch.autograd.grad(metric(found[logits]), [found[hook] for hook in wanted])
-        return {hook: (found[hook].detach(), g) for hook, g in zip(wanted, gradients, strict=True)}
+            values = self.backend.run(state, self.steps.names[0], None, grow, [*wanted, logits], self.order)
+            gradients = torch.autograd.grad(metric(values[logits]), [values[hook] for hook in wanted])
+        return {hook: (values[hook].detach(), g) for hook, g in zip(wanted, gradients, strict=True)}
 
     def take(self, one: Pass, worlds: Worlds, clean: Hooks) -> Reading:
         """Run one pass with its edits. What it reads is kept for later runs that refer to it."""
@@ -167,9 +167,9 @@ class Engine:
             if self.steps.order(site)[0] >= first
         ]
         try:
-            found = self.backend.run(state, one.start, one.stop, changes, [*reads, *met], self.order)
+            values = self.backend.run(state, one.start, one.stop, changes, [*reads, *met], self.order)
         except PassError as error:
             raise PassError(f"run {one.run.name!r}: {error}") from error
         if one.run.is_record:
-            worlds.runs[one.run.name] = found
-        return Reading(self.model, found, one.run.reads)
+            worlds.runs[one.run.name] = values
+        return Reading(self.model, values, one.run.reads)

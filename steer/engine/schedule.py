@@ -62,9 +62,9 @@ class Schedule:
     def needs(self) -> frozenset[Need]:
         """Everything that passes use from runs without edits, and everything that is read in those runs."""
         records = {one.run.name for one in self.passes if one.run.is_record}
-        found = {need for one in self.passes for need in _needs(one, self) if need.world not in records}
+        needs = {need for one in self.passes for need in _needs(one, self) if need.world not in records}
         read = {Need(run.input, self.steps.hook(s)) for run in self.plan.runs if not run.edits for s in run.reads}
-        return frozenset(found | read)
+        return frozenset(needs | read)
 
     def of(self, world: str, mean: bool = False) -> list[str]:
         """The hooks that are needed of a world (or of its means), in order."""
@@ -72,11 +72,11 @@ class Schedule:
 
     @cached_property
     def _by_world(self) -> dict[tuple[str, bool], list[str]]:
-        found: dict[tuple[str, bool], list[str]] = {}
+        sites: dict[tuple[str, bool], list[str]] = {}
         place = {hook: number for number, hook in enumerate(self.hooks)}
         for need in sorted(self.needs, key=lambda need: place[need.hook]):
-            found.setdefault((need.world, need.mean), []).append(need.hook)
-        return found
+            sites.setdefault((need.world, need.mean), []).append(need.hook)
+        return sites
 
     def stop_after(self, hooks: Iterable[str]) -> str | None:
         return stop_after(self.layout, self.steps, hooks)

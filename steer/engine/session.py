@@ -61,7 +61,7 @@ class Inputs:
 
 
 @dataclass(frozen=True)
-class Found:
+class RunOnBatch:
     """The output of one run on one batch: what it read, or the tokens that it wrote."""
 
     batch: Batch
@@ -115,7 +115,7 @@ class Session:
         averaged = self.schedule.of(CLEAN, mean=True)
         for done, batch in enumerate(self.batches):
             self.engine.hooks(batch, {*self.schedule.of(CLEAN), *averaged}, keep=True)
-            self._told(done + 1)
+            self._report(done + 1)
         self.engine.means(averaged, self.all)
         others = self.schedule.of(REFERENCE, mean=True)
         if others:
@@ -130,7 +130,7 @@ class Session:
         return reference_batches(self.engine, self.plan, self.inputs)
 
     @torch.no_grad()
-    def __iter__(self) -> Iterator[Found]:
+    def __iter__(self) -> Iterator[RunOnBatch]:
         """Every run with a condition on every batch: forced runs first, then what the model writes itself."""
         forced = [run for run in self.plan.runs if not isinstance(run.decoding, Greedy)]
         greedy = [run for run in self.plan.runs if isinstance(run.decoding, Greedy)]
@@ -138,19 +138,23 @@ class Session:
             worlds = self.worlds(batch)
             for number, run in enumerate(forced):
                 values = self.run(run, worlds)
-                self._told(len(self.batches) + done * (len(forced) - 1) + number)  # the first is the clean run
+                self._report(len(self.batches) + done * (len(forced) - 1) + number)  # the first is the clean run
                 if run.condition is not None:
-                    yield Found(batch, run, values)
+                    yield RunOnBatch(batch, run, values)
         steps = len(self.batches) * self.plan.forwards
         for run in greedy:
             for batch in self.batches:
                 written = self.generate(run, batch)
-                self._told(steps := steps + _steps(run))
-                yield Found(batch, run, Reading(self.engine.model, {}), written)
+                self._report(steps := steps + _steps(run))
+                yield RunOnBatch(batch, run, Reading(self.engine.model, {}), written)
 
-    def _told(self, forwards: int) -> None:
-        """Forward passes that are done, of all batches; an answer that is written takes one for each step."""
-        self.tell(forwards / (len(self.batches) * (self.plan.forwards + sum(map(_steps, self.plan.runs)))))
+    @cached_property
+    def _forwards(self) -> int:
+        """Forward passes of all batches; an answer that is written takes one for each step."""
+        return len(self.batches) * (self.plan.forwards + sum(map(_steps, self.plan.runs)))
+
+    def _report(self, forwards: int) -> None:
+        self.tell(forwards / self._forwards)
 
     def run(self, run: Run, worlds: Worlds) -> Reading:
         """One run on a batch, given the runs before it."""

@@ -34,14 +34,14 @@ class Store:
             return
         new = size(values)
         others = [group for group in self._groups if all(one is not batch for one in group)]
-        while others and self.held + new > self.budget:
+        while others and self.bytes + new > self.budget:
             for other in others.pop(0):
                 self._kept[other].clear()
-        if self.held + new <= self.budget:
+        if self.bytes + new <= self.budget:
             self._kept[batch].update(values)
 
     @property
-    def held(self) -> int:
+    def bytes(self) -> int:
         """Bytes that are kept."""
         return sum(map(size, self._kept.values()))
 

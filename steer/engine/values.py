@@ -149,13 +149,13 @@ class Worlds:
 
     def _columns(self, places: tuple[Spot, Spot]) -> Exchange:
         """Rows of the batch, and in which column of each the first and the second of two exchanged places are."""
-        found = [
+        places_of = [
             (row, *pair)
             for row, example in enumerate(self.batch.rows)
             for pair in paired(self.examples[example], places)
         ]
-        rows = [row for row, _, _ in found]
-        first, second = (self.batch.columns(PROMPT, rows, [one[end] for one in found]) for end in (1, 2))
+        rows = [row for row, _, _ in places_of]
+        first, second = (self.batch.columns(PROMPT, rows, [one[end] for one in places_of]) for end in (1, 2))
         return rows, first, second
 
     def _turned(self, value: Turned, site: Site, met: Hooks) -> Tensor:

@@ -50,17 +50,17 @@ def activations(
 
 def _sites(subject: Subject, names: list[str]) -> list[Site]:
     if not names:
-        raise SteerError("sites: name at least one, such as dec-cross-1.4.k or '$output.z'")
+        raise SteerError(f"sites: name at least one, such as {subject.names.layout.heads[0]}.z")
     faults: list[str] = []
-    found: list[Site] = []
+    sites: list[Site] = []
     for name in names:
         try:
-            found += subject.names.sites(str(name))
+            sites += subject.names.sites(str(name))
         except SteerError as error:
             faults += [f"sites: {fault}" for fault in error.faults]
     if faults:
         raise SteerError(*faults)
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(sites))
 
 
 def _examples(subject: Subject, prompts: list[Any], answers: Sequence[str] | None) -> list[Any]:
@@ -68,15 +68,15 @@ def _examples(subject: Subject, prompts: list[Any], answers: Sequence[str] | Non
     if not prompts:
         raise SteerError("prompts: give at least one")
     faults: list[str] = []
-    found: list[Any] = []
+    examples: list[Any] = []
     for number, prompt in enumerate(prompts):
         try:
-            found.append(subject.task.parse(prompt) if isinstance(prompt, str) else prompt)
+            examples.append(subject.task.parse(prompt) if isinstance(prompt, str) else prompt)
             longest = subject.model.max_length
-            if not hasattr(found[-1], "prompt"):
+            if not hasattr(examples[-1], "prompt"):
                 raise SteerError(f"a prompt is a text or an example, not {prompt!r:.60}")
-            if len(found[-1].prompt) > longest:
-                raise SteerError(f"{len(found[-1].prompt)} tokens, the model takes {longest}")
+            if len(examples[-1].prompt) > longest:
+                raise SteerError(f"{len(examples[-1].prompt)} tokens, the model takes {longest}")
         except SteerError as error:
             faults += [f"prompt {number}: {fault.removeprefix('prompt: ')}" for fault in error.faults]
     if answers is not None and len(answers) != len(prompts):
@@ -84,8 +84,9 @@ def _examples(subject: Subject, prompts: list[Any], answers: Sequence[str] | Non
     if faults:
         raise SteerError(*faults)
     if answers is None:
-        return found
-    return [one.answering(_answer(subject, said, n)) for n, (one, said) in enumerate(zip(found, answers, strict=True))]
+        return examples
+    pairs = zip(examples, answers, strict=True)
+    return [one.answering(_answer(subject, text, number)) for number, (one, text) in enumerate(pairs)]
 
 
 def _answer(subject: Subject, said: str, number: int) -> tuple[str, ...]:

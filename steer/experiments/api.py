@@ -105,20 +105,23 @@ def _named(recipe: RecipeLike, checkpoint: CheckpointLike | None) -> str | None:
 
 def run_many(
     recipes: Sequence[str | Path], *, changes: Changes = (), out: Path | str = "results", device: str = "cpu",
-    dtype: str = "float32", memory: str = "4G", jobs: int = 1, force: bool = False, formats: Sequence[str] = (),
+    dtype: str = "float32", memory: str = "4G", jobs: int | None = 1, force: bool = False, formats: Sequence[str] = (),
     tell: Callable[[float, str], None] = lambda done, name: None, workers: int | None = None, on: str | None = None,
     say: Callable[[str], None] = lambda text: None, remote: bool | str = False,
 ) -> list[Outcome]:  # fmt: skip
     """Run recipes by name, path or folder; a bad one does not stop the others: each outcome has a result or faults.
 
+    `jobs`: processes; None for as many as pay (a script that has some needs `if __name__ == "__main__":`).
     `workers`: of a Dask cluster that starts and ends with the call; `on`: the address of a running one's scheduler.
     `remote`: on a server of nnsight's (NDIF), or on the host named.
     """
     from steer.experiments.cluster import opened
     from steer.experiments.many import Job, run_batch
+    from steer.experiments.processes import check_jobs
 
-    if remote and (workers or on or jobs > 1):
+    if remote and (workers is not None or on is not None or (jobs or 1) > 1):
         raise SteerError("--remote sends one recipe after another: leave --jobs, --workers and --on out")
+    check_jobs(jobs, workers, on)
     job = Job(change_words(changes), Path(out), device, dtype, parse_memory(memory), force, look_of(formats), remote)
     with opened(workers, on, say) as cluster:
         return run_batch(list(map(str, recipes)), job, jobs, tell, cluster)
@@ -141,7 +144,7 @@ def plan(recipe: RecipeLike, checkpoint: str | Path | None = None, *, changes: C
 def validate(*recipes: RecipeLike) -> tuple[str, ...]:
     """Check recipes, also folders of them, and give their names; every fault of all of them is raised at once."""
     checked = check_recipes(recipes)
-    faults = [fault for found in checked.values() for fault in found]
+    faults = [fault for faults_of in checked.values() for fault in faults_of]
     if faults:
         raise ConfigError(*faults)
     return tuple(checked)
@@ -152,7 +155,8 @@ def check_recipes(recipes: Sequence[RecipeLike]) -> dict[str, tuple[str, ...]]:
     named = [str(one) for one in recipes if isinstance(one, str | Path)]
     paths, missing = gather(named)
     made = {f"recipe {number + 1}": one for number, one in enumerate(recipes) if not isinstance(one, str | Path)}
-    return missing | {name: _faults(one) for name, one in ({str(path): path for path in paths} | made).items()}
+    lost = {name: error.faults for name, error in missing.items()}
+    return lost | {name: _faults(one) for name, one in ({str(path): path for path in paths} | made).items()}
 
 
 def _faults(recipe: RecipeLike) -> tuple[str, ...]:

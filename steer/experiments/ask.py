@@ -12,7 +12,7 @@ from steer.base.errors import SteerError
 from steer.base.shown import Card, Shown
 from steer.base.yaml import Document
 from steer.engine.engine import Engine
-from steer.engine.session import Found, Inputs, Session
+from steer.engine.session import Inputs, RunOnBatch, Session
 from steer.experiments.attend import plain_numbers
 from steer.measures.marks import right_entries
 from steer.measures.pattern import axis_tokens
@@ -76,7 +76,7 @@ def ask(
     vocabulary = subject.scoring.vocabulary
     head = subject.names.head(f"${task.output_role}") if task.output_role else None
 
-    def runs(shown: Example) -> Iterator[Found]:
+    def runs(shown: Example) -> Iterator[RunOnBatch]:
         return iter(Session(engine, plan, Inputs([shown], [other])))
 
     def look(condition: str, written: tuple[str, ...]) -> Pattern | None:

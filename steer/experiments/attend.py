@@ -52,14 +52,14 @@ def attention_patterns(
     engine, sites = engine or Engine(subject.model), [Site(head, "pattern") for head in heads]
     subject.examine([episode])
     written = answer_of(subject, engine, episode)
-    (found,) = Session(engine, clean_plan(sites), Inputs([episode.answering(written)]))
+    (ran,) = Session(engine, clean_plan(sites), Inputs([episode.answering(written)]))
     patterns = []
     for head, site in zip(heads, sites, strict=True):
-        queries, keys = axis_tokens(engine.layout, head, found.batch, 0, subject.scoring.vocabulary)
-        right = right_entries(subject.names, subject.task, head, episode, found.batch, 0)
+        queries, keys = axis_tokens(engine.layout, head, ran.batch, 0, subject.scoring.vocabulary)
+        right = right_entries(subject.names, subject.task, head, episode, ran.batch, 0)
         patterns.append(
             Pattern(
-                str(head), str(episode), written, queries, keys, plain_numbers(found.values[site][0]),
+                str(head), str(episode), written, queries, keys, plain_numbers(ran.values[site][0]),
                 expected=episode.answer, roles=tuple(subject.names.plays(head)), right=right,
             )
         )  # fmt: skip

@@ -34,8 +34,8 @@ class Checked:
 
     def to_json(self) -> Json:
         rows = {name: row and asdict(row) for name, row in (("exact_match", self.exact), ("first_token", self.first))}
-        found = {"file": self.file, "checkpoint": self.checkpoint, **asdict(self.facts), **rows}
-        return found | ({"unanswered": self.unanswered} if self.unanswered else {})
+        content = {"file": self.file, "checkpoint": self.checkpoint, **asdict(self.facts), **rows}
+        return content | ({"unanswered": self.unanswered} if self.unanswered else {})
 
 
 def check_prompts(

@@ -20,11 +20,12 @@ from typing import Any, TypeAlias
 from steer.base.errors import Fault, SteerError
 from steer.base.log import LOG
 from steer.experiments import orders as work
-from steer.experiments.orders import AbsentError, Begun, Order, PoisonedError, parcel_of
 from steer.experiments.processes import undisturbed
+from steer.experiments.work import AbsentError, Begun, PoisonedError, Work, parcel_of
 
 INSTALL = "--workers and --on need Dask, which is not installed: pip install 'steer-interp[dask]'"
 LIMIT = "auto"  # memory of a worker of a local cluster: its share of the machine's
+MOST = 256  # workers of a local cluster
 TRIES = 2  # workers of a local cluster that may be lost over one part
 PATIENCE = 60.0  # seconds to wait for a scheduler that has gone to come back
 LOST = "the worker that ran it was ended from outside, {} times over (is memory short?)"
@@ -42,7 +43,7 @@ class Failure:
 class Doing:
     """An experiment on its way."""
 
-    order: Order
+    order: Work
     since: float = field(default_factory=time.perf_counter)
     futures: dict[str, Future] = field(default_factory=dict)  # by key
     stages: dict[str, str] = field(default_factory=dict)  # of each future, what is done
@@ -53,7 +54,7 @@ class Doing:
 
 
 Finished = Begun | Failure  # a `Begun` with its result, or one whose result is known
-Tell = Callable[[Order, float], None]
+Tell = Callable[[Work, float], None]
 
 
 class Cluster:
@@ -80,14 +81,14 @@ class Cluster:
             reason = next(iter(str(error).splitlines()), type(error).__name__)
             raise SteerError(f"--on {self.address}: no scheduler answers there ({reason[:200]})") from error
 
-    def run(self, orders: Sequence[Order], tell: Tell = lambda order, done: None) -> Iterator[tuple[Order, Finished]]:
+    def run(self, orders: Sequence[Work], tell: Tell = lambda order, done: None) -> Iterator[tuple[Work, Finished]]:
         """Each order with what came of it, as they finish."""
         left = list(orders)
         while left:
             try:
-                for order, found in Round(self.client, left, tell):
+                for order, finished in Round(self.client, left, tell):
                     left = [one for one in left if one is not order]
-                    yield order, found
+                    yield order, finished
             except SchedulerLostError:
                 LOG.debug("the scheduler has gone; %d experiments are left", len(left))
                 self._find_again(len(orders) - len(left), len(orders))
@@ -110,21 +111,21 @@ class SchedulerLostError(Exception):
 class Round:
     """Orders handed out to one scheduler, until all are done or it goes."""
 
-    def __init__(self, client: Any, orders: Sequence[Order], tell: Tell) -> None:
+    def __init__(self, client: Any, orders: Sequence[Work], tell: Tell) -> None:
         self.client, self.tell = client, tell
         self.ended: SimpleQueue[tuple[Doing, str]] = SimpleQueue()
         self.doing = [Doing(order) for order in orders]
 
-    def __iter__(self) -> Iterator[tuple[Order, Finished]]:
+    def __iter__(self) -> Iterator[tuple[Work, Finished]]:
         for one in self.doing:
             self.submit(one, "begin", work.begin, one.order)
         try:
             while self.doing:
                 one, key = self._next()
-                found = self._after(one, key) if one in self.doing else None
-                if found is not None:
+                finished = self._after(one, key) if one in self.doing else None
+                if finished is not None:
                     self._drop(one)
-                    yield one.order, found
+                    yield one.order, finished
         finally:
             for one in list(self.doing):
                 self._drop(one)
@@ -136,15 +137,18 @@ class Round:
                 return self.ended.get(timeout=1)
             except Empty:
                 states = {future.status for one in self.doing for future in one.futures.values()}
-                if self.client.status not in ("running", "newly-created") or states & {"lost", "cancelled"}:
+                if self.client.status not in ("running", "newly-created") or "cancelled" in states:
                     raise SchedulerLostError from None
 
     def submit(self, one: Doing, name: str, function: Callable[..., Any], *given: Any, **named: Any) -> Any:
         key = f"{name}-{one.order.name}-{time.monotonic_ns()}"  # Dask shows what stands before the first hyphen
         one.stages[key] = name
-        future = one.futures[key] = self.client.submit(function, *given, **named, key=key)
-        future.add_done_callback(lambda _: self.ended.put((one, key)))
-        return future
+        one.futures[key] = self.client.submit(function, *given, **named, key=key)
+        return self._await(one, key)
+
+    def _await(self, one: Doing, key: str) -> Any:
+        one.futures[key].add_done_callback(lambda _: self.ended.put((one, key)))
+        return one.futures[key]
 
     def _drop(self, one: Doing) -> None:
         self.doing.remove(one)
@@ -161,6 +165,9 @@ class Round:
                 return self._went_well(one, key, future)
             case "error":
                 return self._went_wrong(one, future.exception())
+            case "lost" | "pending":  # with the worker that had done it, and it is being done again
+                self._await(one, key)
+                return None
             case _:
                 raise SchedulerLostError
 
@@ -248,13 +255,15 @@ def settings(workers: int) -> Mapping[str, Any]:
 @contextmanager
 def opened(workers: int | None, address: str | None, say: Say = lambda text: None) -> Iterator[Cluster | None]:
     """The cluster that a command's options ask for; None if they ask for none."""
-    if workers is None and not address:
+    if workers is None and address is None:
         yield None
         return
-    if workers is not None and address:
+    if workers is not None and address is not None:
         raise SteerError("--workers starts a cluster, --on uses one: give one of them")
-    if workers is not None and workers < 1:
-        raise SteerError(f"--workers: 1 at least, not {workers}")
+    if workers is not None and not 1 <= workers <= MOST:
+        raise SteerError(f"--workers: from 1 to {MOST} processes of this machine, not {workers:,}")
+    if address == "":
+        raise SteerError("--on: the address of a scheduler, such as tcp://HOST:8786, not nothing")
     try:
         import distributed  # noqa: F401
     except ImportError as error:

@@ -30,7 +30,7 @@ from steer.models.scoring import Scoring
 from steer.models.subject import Subject
 from steer.plan.plan import CLEAN, Edit, Mean, Run, clean_plan, make_plan
 from steer.results.details import Histogram
-from steer.results.rows import ROW_TITLES, Labels, Row, number, row_cells
+from steer.results.rows import ROW_TITLES, Labels, Row, number, row_lines
 from steer.results.tally import Tally, bootstrap_weights
 from steer.tasks.task import ANSWER, Example
 
@@ -56,7 +56,7 @@ class Page(Shown):
     token: str = "token"  # what the task calls a token that counts
 
     def card(self) -> Card:
-        rows = [row_cells(row) for row in self.rows if row.position is None and not row.group]
+        rows = row_lines([row for row in self.rows if row.position is None and not row.group])
         return Card(f"{self.component} of {self.checkpoint}: {self.examples:,} episodes", (), ROW_TITLES, rows)
 
 
@@ -69,8 +69,8 @@ def component_page(
     layout, crossing = engine.layout, is_crossing(engine.layout, node)
     tallies = _tallies(node, len(episodes), layout, scoring)
     aligned = Alignment(len(episodes))
-    for found in Session(engine, clean_plan(_reads(node, layout)), Inputs(episodes)):
-        batch, values, target = found.batch, found.values, found.batch.target
+    for ran in Session(engine, clean_plan(_reads(node, layout)), Inputs(episodes)):
+        batch, values, target = ran.batch, ran.values, ran.batch.target
         if layout.reaches_logits(node):
             alternatives = scoring.alternatives([episodes[row] for row in batch.rows])
             share = _contribution(engine, node, batch, values, alternatives)
@@ -99,10 +99,10 @@ def _needed(engine: Engine, node: Node, episodes: Sequence[Example]) -> dict[str
     plan = make_plan(Run(CLEAN, (), (logits,), CLEAN), [Run(ABLATED, (ablated,), (logits,), ABLATED)])
     kinds = {name: Labels(name, "exact-match", str(node)) for name in (CLEAN, ABLATED)}
     tallies = {name: Tally(len(episodes), 1, hits=True, labels=labels) for name, labels in kinds.items()}
-    for found in Session(engine, plan, Inputs(episodes)):
-        said = found.batch.at(ANSWER, found.values[logits])
-        hits, counted = exact_match(said, found.batch.target, engine.model.pad)
-        tallies[found.run.condition or ""].put_tensors(found.batch.rows, hits, counted)
+    for ran in Session(engine, plan, Inputs(episodes)):
+        said = ran.batch.at(ANSWER, ran.values[logits])
+        hits, counted = exact_match(said, ran.batch.target, engine.model.pad)
+        tallies[ran.run.condition or ""].put_tensors(ran.batch.rows, hits, counted)
     return tallies
 
 

@@ -23,7 +23,8 @@ from steer.base.errors import ConfigError, KeyedError, SteerError, unknown
 from steer.base.files import read_file
 from steer.engine.engine import Engine
 from steer.engine.session import Inputs, Session
-from steer.measures.representation import RSquaredMeasure, exchanged, of_one_layout
+from steer.measures.explained import exchanged, of_one_layout
+from steer.measures.representation import RSquaredMeasure
 from steer.measures.setting import Setting
 from steer.models.subject import Subject
 from steer.plan.plan import CLEAN, COUNTERPART, Plan, Run, Stage
@@ -74,10 +75,10 @@ def find_direction(subject: Subject, wanted: Wanted, examples: Sequence[Example]
     return Direction(rows, about)
 
 
-Found = tuple[Floats, str, dict[str, float]]  # rows, what was compared, scores
+Rows = tuple[Floats, str, dict[str, float]]  # rows, what was compared, scores
 
 
-def _from_points(points: Points, wanted: Wanted) -> Found:
+def _from_points(points: Points, wanted: Wanted) -> Rows:
     match wanted.way:
         case "difference":
             return _difference(points, wanted)
@@ -100,12 +101,12 @@ def labelled_points(subject: Subject, wanted: Wanted, examples: Sequence[Example
         raise KeyedError(names.faults)
     sums = measure.sums(Setting(subject, examples, (measure,), wanted.seed))
     plan = Plan((Stage((Run(CLEAN, (), reads, CLEAN),)),))
-    for found in Session(Engine(subject.model), plan, Inputs(examples)):
-        sums.add(found.batch, CLEAN, found.values)
+    for ran in Session(Engine(subject.model), plan, Inputs(examples)):
+        sums.add(ran.batch, CLEAN, ran.values)
     return Points(*sums.points(CLEAN))  # type: ignore[attr-defined]
 
 
-def _difference(points: Points, wanted: Wanted) -> Found:
+def _difference(points: Points, wanted: Wanted) -> Rows:
     low, high = wanted.values or (int(points.labels.min()), int(points.labels.max()))
     groups = [points.values[points.labels == value] for value in (low, high)]
     if low == high or not all(len(group) for group in groups):
@@ -115,7 +116,7 @@ def _difference(points: Points, wanted: Wanted) -> Found:
     return row[None], f"{wanted.label} {high} minus {low}", {"norm": float(np.linalg.norm(row))}
 
 
-def _principal(points: Points, wanted: Wanted) -> Found:
+def _principal(points: Points, wanted: Wanted) -> Rows:
     from sklearn.decomposition import PCA
 
     most = min(points.values.shape)
@@ -126,7 +127,7 @@ def _principal(points: Points, wanted: Wanted) -> Found:
     return np.asarray(fitted.components_), f"first {wanted.rows} principal components", shares
 
 
-def _probe(points: Points, wanted: Wanted) -> Found:
+def _probe(points: Points, wanted: Wanted) -> Rows:
     """Rows of a logistic regression, one for two values of the label, else one for each."""
     rng = np.random.default_rng(wanted.seed)
     owners = rng.permutation(np.unique(points.owners))
@@ -155,7 +156,7 @@ def _most_common(labels: Ints) -> int:
 
 
 @torch.no_grad()
-def _between_worlds(subject: Subject, wanted: Wanted, site: Site, examples: Sequence[Example]) -> Found:
+def _between_worlds(subject: Subject, wanted: Wanted, site: Site, examples: Sequence[Example]) -> Rows:
     """The mean over real tokens of the counterpart's value minus the example's."""
     if wanted.way != "difference":
         raise SteerError(f"--variable: counterparts give a difference, no {wanted.way}")
@@ -170,10 +171,10 @@ def _between_worlds(subject: Subject, wanted: Wanted, site: Site, examples: Sequ
     session = Session(Engine(subject.model), Plan((Stage(runs),)), inputs)
     sums: dict[str, Floats] = {CLEAN: np.zeros(()), COUNTERPART: np.zeros(())}
     count = 0
-    for found in session:
-        real = found.batch.real[subject.model.layout.sequence(site)]
-        sums[found.run.input] = sums[found.run.input] + found.values[site][real].double().sum(0).numpy()
-        count += int(real.sum()) * (found.run.input == CLEAN)
+    for ran in session:
+        real = ran.batch.real[subject.model.layout.sequence(site)]
+        sums[ran.run.input] = sums[ran.run.input] + ran.values[site][real].double().sum(0).numpy()
+        count += int(real.sum()) * (ran.run.input == CLEAN)
     row = np.asarray(sums[COUNTERPART] - sums[CLEAN], dtype=np.float64) / count
     return row[None], f"counterpart ({wanted.variable}) minus example", {"norm": float(np.linalg.norm(row))}
 

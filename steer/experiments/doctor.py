@@ -45,9 +45,9 @@ def examine_model(checkpoint: str, task: Path | None, device: str, dtype: str) -
         more = examine(model, [ordered[-1], ordered[0]], checkpoint)
         own = (replace(finding, words=f"{finding.words} (your prompts)") for finding in more.findings)
         report = replace(report, findings=(*report.findings, *own), notes=(*report.notes, *more.notes))
-    found = same_tokens(place, tokenizer, texts)
-    notes = (*report.notes, *notes_of(model, shown), *(() if found else (UNCOMPARED,)))
-    return replace(report, findings=(*report.findings, *([found] if found else ())), notes=notes)
+    other = same_tokens(place, tokenizer, texts)
+    notes = (*report.notes, *notes_of(model, shown), *(() if other else (UNCOMPARED,)))
+    return replace(report, findings=(*report.findings, *([other] if other else ())), notes=notes)
 
 
 def notes_of(model: HuggingFaceModel, shown: Sequence[Example]) -> tuple[str, ...]:

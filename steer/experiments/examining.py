@@ -61,7 +61,7 @@ def direction(
     if sae is not None:
         if site or label or variable:
             raise SteerError("--sae says itself where its rows belong: leave out --site, --label and --variable")
-        found = from_sae(Path(sae), feature)
+        made = from_sae(Path(sae), feature)
     else:
         if not site or bool(label) == bool(variable):
             raise SteerError("give --site and one of --label and --variable (or --sae)")
@@ -71,7 +71,7 @@ def direction(
         wanted = Wanted(site, way, label, tokens, values, variable, rows, seed)
         chosen = subject.task.selection(split=split, count=episodes, seed=seed)
         examples = subject.task.examples(chosen, subject.data_seed, variable or None)
-        found = find_direction(subject, wanted, examples)
+        made = find_direction(subject, wanted, examples)
     if out is not None:
-        write_direction(found, Path(out))
-    return found
+        write_direction(made, Path(out))
+    return made

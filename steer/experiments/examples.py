@@ -33,11 +33,11 @@ def examples_of(recipe: Recipe, subject: Subject, plan: Plan | None = None) -> S
     """
     check_task(recipe, subject)
     with keyed("episodes"):
-        found = subject.task.examples(recipe.episodes, subject.data_seed, recipe.changed_variable)
-        check_lengths(found, subject)
+        examples = subject.task.examples(recipe.episodes, subject.data_seed, recipe.changed_variable)
+        check_lengths(examples, subject)
     needs_answer = any(measure.foresees for measure in recipe.measures)
     unfit = misfit(plan, subject.model.layout) if plan is not None else lambda example: ""
-    episodes, warning = usable(recipe, found, needs_answer, unfit)
+    episodes, warning = usable(recipe, examples, needs_answer, unfit)
     others = [other for other in recipe.counterparts(episodes) if other is not None]
     predicted = recipe.counterfactual(episodes) if needs_answer else ()
     reference = reference_episodes(recipe, subject)

@@ -76,7 +76,8 @@ class Experiment:
         check_used(drafted.used, self.engine, subject.weights)
         shown = examples_of(recipe, subject, drafted.plan)
         examples, spread = shown.inputs.examples, Spread(shown.inputs.examples, layout)
-        self.lowered = lowered = self.loaded.lower(subject.names, spread.shortest)
+        lowered = self.loaded.lower(subject.names, spread.shortest) if recipe.counts_places else drafted
+        self.lowered = lowered
         self.inputs = self._mixed(replace(shown.inputs, stored=lowered.stored))
         self.engine.batch_size(examples)  # what no memory holds is not tried
         subject.examine(examples)
@@ -114,14 +115,14 @@ class Experiment:
         return replace(pairs, counterparts=others)
 
     def _run(self, session: Session) -> None:
-        for found in session:
-            condition, batch = found.run.condition or "", found.batch
-            if found.written is not None:
-                self.collectors.add_written(batch, condition, found.written)
+        for ran in session:
+            condition, batch = ran.run.condition or "", ran.batch
+            if ran.written is not None:
+                self.collectors.add_written(batch, condition, ran.written)
                 continue
-            self.collectors.add(batch, condition, found.values)
+            self.collectors.add(batch, condition, ran.values)
             for site in self.sites:
-                self.tensors[f"{condition}/{site}", batch.number] = batch.rows, found.values[site].cpu()
+                self.tensors[f"{condition}/{site}", batch.number] = batch.rows, ran.values[site].cpu()
 
     # In parts.
 
@@ -153,11 +154,11 @@ class Experiment:
     def average(self, own: Shard, others: Shard) -> Averages:
         """The sums behind the plan's means, over a shard of its own batches and one of its reference."""
         worlds = ((CLEAN, self.batches, own), (REFERENCE, self.reference, others))
-        found = tuple(
+        means = tuple(
             self.engine.means(self.schedule.of(world, mean=True), [batches[n] for n in shard]) if shard else Means()
             for world, batches, shard in worlds
         )
-        return found[0].to(CPU), found[1].to(CPU)
+        return means[0].to(CPU), means[1].to(CPU)
 
     def gather(self, part: Part, averages: Averages | None = None) -> Gathering:
         """Run a part and hand out what it gave. `averages`: merged over all shards, where the plan needs means."""

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import TypeAdapter
-
-from steer.base.errors import SteerError, unknown
 from steer.base.files import read_file
 from steer.base.shipped import DEFAULT_TASK
 from steer.experiments.folders import check_empty
-from steer.tasks import TASKS
+from steer.models.importing.options import SAFE, StateDictOptions, options_of, refuse_options
 
 if TYPE_CHECKING:
-    from steer.models.importing.state_dict import StateDictOptions
     from steer.models.record import Record
 
-SAFE, MAX_SAFE = ".safetensors", 2_000_000_000  # bytes
-ACTIVATIONS = ("gelu", "relu")
-POST_NORM = (
-    "--no-norm-first: a network that normalises after each block computes something else, and the plain model "
-    "normalises before: it cannot be imported"
-)
+MAX_SAFE = 2_000_000_000  # bytes
 
 
 def import_weights(
@@ -43,39 +33,11 @@ def import_weights(
     }  # fmt: skip
     if file.suffix == SAFE:
         more = {"max_length": max_length, "answer_vocabulary": answer_vocabulary}
-        options = _options(needed, task or DEFAULT_TASK, **more)
+        options = options_of(needed, task or DEFAULT_TASK, **more)
     else:
-        _refuse_options(needed | {"answer_vocabulary": answer_vocabulary, "task": task})
+        refuse_options(needed | {"answer_vocabulary": answer_vocabulary, "task": task})
         options = None
     return _write(file, out, options, max_length)
-
-
-def _options(needed: Mapping[str, object], task: str, **more: object) -> StateDictOptions:
-    """What a state dict does not say, all of it; else what is missing."""
-    from steer.models.importing.state_dict import StateDictOptions
-
-    TASKS[task]  # an unknown one is named with its neighbours
-    missing = [_option(name) for name, value in needed.items() if value is None]
-    if missing:
-        raise SteerError(f"a state dict does not say everything: give {', '.join(missing)}")
-    if not needed["norm_first"]:
-        raise SteerError(POST_NORM)
-    if needed["activation"] not in ACTIVATIONS:
-        raise SteerError(f"--activation: {unknown('activation', str(needed['activation']), ACTIVATIONS)}")
-    stated = {name: value for name, value in needed.items() if name != "norm_first"}
-    return TypeAdapter(StateDictOptions).validate_python({**stated, "task": task, **more})
-
-
-def _refuse_options(given: Mapping[str, object]) -> None:
-    said = [_option(name) for name, value in given.items() if value is not None]
-    if said:
-        raise SteerError(
-            f"{', '.join(said)}: only for a state dict in a {SAFE} file; the authors' file says all of this itself"
-        )
-
-
-def _option(name: str) -> str:
-    return "--norm-first or --no-norm-first" if name == "norm_first" else f"--{name.replace('_', '-')}"
 
 
 def _write(file: Path, out: Path, options: StateDictOptions | None, max_length: int) -> Record:

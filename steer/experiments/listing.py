@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import shutil
 from json import loads
 from pathlib import Path
+from typing import TypedDict
 
 from steer.base.errors import SteerError, unknown
 from steer.base.files import write_atomically
-from steer.base.json import Json
 from steer.base.shipped import (
     ABOUT,
     CONFIG,
@@ -24,30 +23,64 @@ from steer.base.shipped import (
 )
 from steer.base.yaml import read
 from steer.experiments.given import check_split
-from steer.models.record import read_record
+from steer.models.record import CheckpointLine, read_record
 from steer.tasks import TASKS
 from steer.tasks.task import Example
 
 
-def ls() -> dict[str, list[Json]]:
+class RecipeLine(TypedDict):
+    name: str
+    description: str
+
+
+class ModelLine(TypedDict):
+    """A Hugging Face model that is shipped, and what its `about.json` says."""
+
+    name: str
+    family: str
+    description: str
+    seed: int
+    steps: int
+    accuracy: float
+
+
+class PresetLine(TypedDict):
+    name: str
+    description: str
+    cost: str
+    learns: str
+
+
+class Listing(TypedDict):
+    """What is shipped, with what there is to say of each."""
+
+    recipes: list[RecipeLine]
+    checkpoints: list[CheckpointLine]
+    models: list[ModelLine]
+    presets: list[PresetLine]
+
+
+def ls() -> Listing:
     """The shipped recipes, checkpoints, Hugging Face models and training presets, with what there is to say of each."""
     described = zip(recipe_names(), map(read, recipe_files()), strict=True)
-    return {
-        "recipes": [{"name": name, "description": file.data.get("description", "")} for name, file in described],
-        "checkpoints": [read_record(path.parent).summary(path.parent.name) for path in checkpoint_records()],
-        "models": [_model(folder) for folder in model_folders()],
-        "presets": [_preset(path) for path in preset_files()],
-    }
+    return Listing(
+        recipes=[RecipeLine(name=name, description=file.data.get("description", "")) for name, file in described],
+        checkpoints=[read_record(path.parent).summary(path.parent.name) for path in checkpoint_records()],
+        models=[_model(folder) for folder in model_folders()],
+        presets=[_preset(path) for path in preset_files()],
+    )
 
 
-def _model(folder: Path) -> Json:
+def _model(folder: Path) -> ModelLine:
     family = loads((folder / CONFIG).read_text())["model_type"]
-    return {"name": folder.name, "family": family, **loads((folder / ABOUT).read_text())}
+    about: ModelLine = loads((folder / ABOUT).read_text())
+    return {"name": folder.name, "family": family, **about}
 
 
-def _preset(path: Path) -> Json:
+def _preset(path: Path) -> PresetLine:
     said = read(path).data
-    return {"name": path.stem, **{key: said.get(key, "") for key in ("description", "cost", "learns")}}
+    description, cost, learns = (said.get(key, "") for key in ("description", "cost", "learns"))
+    return PresetLine(name=path.stem, description=description, cost=cost, learns=learns)
 
 
 def cp(name: str, to: Path | str = ".", *, force: bool = False) -> Path:
@@ -61,15 +94,14 @@ def cp(name: str, to: Path | str = ".", *, force: bool = False) -> Path:
         raise SteerError(f"{target} is the shipped one itself; give another name")
     if target.exists() and not force:
         raise SteerError(f"{target} is there already; give another name, or --force")
-    try:
-        if source.is_dir():
-            shutil.copytree(source, target, dirs_exist_ok=True)
-        else:
-            # The line that tells editors where the schema is must still lead there.
-            text = re.sub(r"(\$schema=).*schema\.json", rf"\g<1>{RECIPES / 'schema.json'}", source.read_text())
-            write_atomically(target, text)
-    except OSError as error:
-        raise SteerError(f"cannot write {target}: {error.strerror or error}") from error
+    if source.is_dir():
+        for file in sorted(source.rglob("*")):
+            if file.is_file():
+                write_atomically(target / file.relative_to(source), file.read_bytes())
+    else:
+        # The line that tells editors where the schema is must still lead there.
+        text = re.sub(r"(\$schema=).*schema\.json", rf"\g<1>{RECIPES / 'schema.json'}", source.read_text())
+        write_atomically(target, text)
     return target
 
 

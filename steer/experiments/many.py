@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,7 @@ from steer.base.log import BUG, LOG, is_debugging, traceback_of
 from steer.base.memory import MEMORY
 from steer.drawing.look import PLAIN, Look
 from steer.experiments.given import subject_for
-from steer.experiments.processes import TRIES, in_processes
+from steer.experiments.processes import TRIES, fitting, in_processes
 from steer.recipe.load import Loaded, gather, load_recipe
 from steer.recipe.schema import Recipe
 from steer.results.files import saved_result, to_json, write_result
@@ -75,16 +76,20 @@ def split_changes(words: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
 
 
 def run_batch(
-    names: Sequence[str], job: Job, jobs: int, advance: Advance, cluster: Cluster | None = None
+    names: Sequence[str], job: Job, jobs: int | None, advance: Advance, cluster: Cluster | None = None
 ) -> list[Outcome]:
     paths, missing = gather(names)
-    lost = [Outcome(name, faults=faults) for name, faults in missing.items()]
+    lost = [
+        Outcome(name, faults=error.faults, traceback=traceback_of(error) if is_debugging() else "")
+        for name, error in missing.items()
+    ]
     return [*lost, *run_paths(paths, job, jobs, advance, cluster)]
 
 
 def run_paths(
-    paths: Sequence[Path], job: Job, jobs: int, advance: Advance, cluster: Cluster | None = None
+    paths: Sequence[Path], job: Job, jobs: int | None, advance: Advance, cluster: Cluster | None = None
 ) -> list[Outcome]:
+    """`jobs`: None for as many processes as pay."""
     check_folder(job.out)
     outcomes: dict[Path, Outcome] = {}
     try:
@@ -102,13 +107,35 @@ def interrupted(done: int, total: int) -> KeyboardInterrupt:
 
 
 def _ways(
-    paths: Sequence[Path], job: Job, jobs: int, advance: Advance, cluster: Cluster | None
+    paths: Sequence[Path], job: Job, jobs: int | None, advance: Advance, cluster: Cluster | None
 ) -> Iterator[tuple[Path, Outcome]]:
-    if cluster is not None:
-        from steer.experiments.spread import run_spread
+    from steer.experiments.pool import Pool
+    from steer.experiments.spread import run_spread
 
+    if cluster is not None:
         return run_spread(paths, job, advance, cluster)
-    return _one_by_one(paths, job, advance) if 1 in (jobs, len(paths)) else _side_by_side(paths, job, jobs)
+    jobs = 1 if jobs == 1 else _processes(paths, job, jobs)
+    if jobs == 1:
+        return _one_by_one(paths, job, advance)
+    return run_spread(paths, job, advance, Pool(jobs)) if len(paths) == 1 else _side_by_side(paths, job, jobs)
+
+
+def _processes(paths: Sequence[Path], job: Job, wanted: int | None) -> int:
+    """As many as were asked for, or as pay; never more than can be done apart: recipes, or the points of one's sweep.
+
+    Each would load a Hugging Face model, however large, for itself: unasked there is one.
+    """
+    from steer.models.huggingface.place import is_hugging_face
+
+    loaded: list[Loaded] = []
+    for path in paths:
+        with suppress(SteerError):  # it is reported when the recipe is run
+            loaded.append(load_recipe(str(path), *job.changes))
+    things = len(paths) if len(paths) > 1 else sum(len(one.points) for one in loaded) or 1
+    if wanted is not None:
+        return min(wanted, things)
+    large = any(":" in name or is_hugging_face(name) for name in (one.recipe.checkpoint for one in loaded))
+    return 1 if job.remote or large or things == 1 else fitting(things, job.device, job.memory)
 
 
 def _one_by_one(paths: Sequence[Path], job: Job, advance: Advance) -> Iterator[tuple[Path, Outcome]]:
@@ -149,7 +176,7 @@ def attempted(path: Path, work: Callable[[], Outcome]) -> Outcome:
 
 
 def failed(path: Path, faults: Sequence[Fault], traceback: str = "") -> Outcome:
-    placed = tuple(fault if fault.place.startswith(str(path)) else Fault(str(path), (), fault) for fault in faults)
+    placed = tuple(fault if fault.startswith(str(path)) else Fault(str(path), (), fault) for fault in faults)
     return Outcome(path.stem, faults=placed, traceback=traceback)
 
 

@@ -31,7 +31,7 @@ from steer.results.result import Result, content_hash
 from steer.results.rows import CONTROL, Row
 from steer.results.samples import sampled
 
-RESULT_REVISION = 4  # increase when a recipe's results may change: saved results are then computed again
+RESULT_REVISION = 5  # increase when a recipe's results may change: saved results are then computed again
 Tell = Callable[[float], None]
 
 
@@ -47,8 +47,8 @@ def run_experiment(
     for number, twin in enumerate(twins, 1):
         other = with_random_weights(subject, twin.recipe.seed) if twin.random_weights else subject
         experiment = Experiment(replace(loaded, recipe=twin.recipe), other, mixed=twin.shuffled)
-        found = _run(experiment, share_of(tell, number, 1 + len(twins)), content)
-        result.rows += [_of_twin(row, twin.name) for row in found.rows if row.levels]
+        other_result = _run(experiment, share_of(tell, number, 1 + len(twins)), content)
+        result.rows += [_of_twin(row, twin.name) for row in other_result.rows if row.levels]
     return result
 
 
@@ -68,13 +68,13 @@ def finished(experiment: Experiment, started: float, content: str = "") -> Resul
     plan, collectors = experiment.lowered.plan, experiment.collectors
     with loaded.placing():
         rows = collectors.rows()
+    samples = sampled(inputs.examples, collectors.tallies())
     details = [*collectors.details(), *place_tokens(plan, inputs.examples, experiment.engine.layout)]
     tensors, axes = experiment.whole_tensors()
     provenance = describe(
         loaded, subject, plan, inputs, content or experiment_hash(loaded.recipe, subject, loaded.folder)
     )
     provenance = replace(provenance, seconds=round(time.perf_counter() - started, 2))
-    samples = sampled(inputs.examples, collectors.tallies())
     files = as_files(loaded.recipe, subject, experiment.lowered, experiment.learnt)
     return Result(provenance, rows, tensors, details, None, axes, samples, files)
 
@@ -127,7 +127,7 @@ def experiment_hash(recipe: Recipe, subject: Subject, folder: Path = Path(), mem
         del question["sweep"]
     roles = {role: [str(node) for node in heads] for role, heads in subject.names.roles.items()}
     settings = {"dtype": str(subject.model.like.dtype), "roles": roles, "numbers": RESULT_REVISION}
-    if memory != MEMORY and recipe.ablation.value == "resample":  # who lends a value is drawn among a batch
+    if memory != MEMORY and recipe.depends_on_batches:
         settings["memory"] = memory
     if recipe.task.fingerprint:
         settings["task"] = recipe.task.fingerprint

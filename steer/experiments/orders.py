@@ -1,8 +1,7 @@
 """What a worker is asked to do, and how it does it. Nothing here knows who sends the work.
 
-A recipe travels by value, its model by path (which weights a worker finds there is compared with what the first one
-found), or as a parcel of files where the path is not shared. A worker keeps a model and the experiments on it until
-others need the memory, so a checkpoint is loaded once. Names are relative to the folder that the command was given in.
+A recipe travels by value. A worker keeps a model and the experiments on it until others need the memory, so a
+checkpoint is loaded once. Names are relative to the folder that the command was given in.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from threading import RLock
@@ -23,10 +22,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from steer.base.errors import Fault, SteerError
 from steer.base.files import is_there, write_atomically
 from steer.base.log import BUG, LOG, follow_debugging, is_debugging, traceback_of
-from steer.base.memory import MEMORY
 from steer.base.version import __version__
 from steer.base.yaml import Document
-from steer.plan.cut import Cut, Part, Shard
+from steer.experiments.work import AbsentError, Begun, Parcel, PoisonedError, Work
+from steer.plan.cut import Part, Shard
 from steer.recipe.load import Loaded
 from steer.recipe.tasked import schema_for
 from steer.results.result import Result
@@ -36,65 +35,31 @@ if TYPE_CHECKING:
     from steer.experiments.experiment import Averages, Experiment, Gathering
     from steer.models.subject import Subject
 
-Parcel = dict[str, bytes]  # the files of a model's folder by name
 Made = TypeVar("Made")
 MOST_EXPERIMENTS = 4  # that a worker keeps ready
-LARGEST_PARCEL = 2_000_000_000  # bytes
 
 
-@dataclass(frozen=True)
-class Order:
+@dataclass(frozen=True, kw_only=True)
+class Order(Work):
     """One recipe, as it travels."""
 
-    name: str
     document: Document
     changes: tuple[str, ...] = ()
-    device: str = "cpu"
-    dtype: str = "float32"
-    memory: int = MEMORY
     known: frozenset[str] = frozenset()  # hashes of saved results: they are not computed again
-    home: str = field(default_factory=os.getcwd)  # that names of files are relative to
-    in_folder: bool = False  # the model is a folder of somebody's own: it may have to be sent
     look: bool = False  # only for the experiment's hash
-    version: str = __version__
+    whole: bool = False  # in one part, however large
 
     @property
     def checkpoint(self) -> str:
         return str(self.document.data["checkpoint"])
 
     @property
-    def model_folder(self) -> Path | None:
-        """Where the model is, if it is a folder of somebody's own."""
-        place = Path(self.home) / self.checkpoint.rpartition(":")[2]
-        return place if is_there(place) and place.is_dir() else None
-
-    @property
     def key(self) -> str:
         words = (self.document.name, self.document.data, self.changes, self.device, self.dtype, self.memory, self.home)
         return sha256(repr(words).encode()).hexdigest()
 
-
-@dataclass(frozen=True)
-class Begun:
-    """What is known of an experiment once it was looked at: its hash, and the parts that it is cut into; or, where one
-    part is all there is, its result; or that the result is known."""
-
-    content: str
-    weights: str  # which weights were found
-    cut: Cut | None = None
-    result: Result | None = None
-
-
-class AbsentError(Exception):
-    """The model's folder is not where the worker looks: it must be sent."""
-
-
-class PoisonedError(Exception):
-    """A recipe that cannot be run, wherever: faults and traceback as text, because not every error travels."""
-
-    def __init__(self, faults: tuple[Fault, ...], traceback: str = "") -> None:
-        super().__init__(faults, traceback)
-        self.faults, self.traceback = faults, traceback
+    def begin(self, parcel: Parcel | None) -> Begun:
+        return _begin(self, parcel)
 
 
 def order_of(loaded: Loaded, checkpoint: str = "", **how: Any) -> Order:
@@ -104,17 +69,8 @@ def order_of(loaded: Loaded, checkpoint: str = "", **how: Any) -> Order:
     said = loaded.recipe.model_dump(mode="json", exclude_unset=True, exclude={"task"})
     own = {key: value for key, value in loaded.document.data.items() if key == "task"}
     data = own | said | {"kind": loaded.recipe.kind, "checkpoint": checkpoint or loaded.recipe.checkpoint}
-    order = Order(loaded.name, replace(loaded.document, data=data), loaded.changes, **how)
+    order = Order(name=loaded.name, document=replace(loaded.document, data=data), changes=loaded.changes, **how)
     return replace(order, in_folder=order.model_folder is not None)
-
-
-def parcel_of(folder: Path) -> Parcel:
-    files = [path for path in sorted(folder.iterdir()) if path.is_file()]
-    size = sum(path.stat().st_size for path in files)
-    if size > LARGEST_PARCEL:
-        text = f"{size / 1e9:.1f} GB are too much to send to workers: put it on a path that they share"
-        raise SteerError(f"{folder}: {text}")
-    return {path.name: path.read_bytes() for path in files}
 
 
 # On a worker.
@@ -125,9 +81,9 @@ EXPERIMENTS: OrderedDict[tuple[str, str], Experiment] = OrderedDict()  # by orde
 UNPACKED: dict[str, tempfile.TemporaryDirectory[str]] = {}  # by the parcel's content; gone when the process ends
 
 
-def begin(order: Order, parcel: Parcel | None = None) -> Begun:
-    """Look at an experiment, and run it at once if it is a single part."""
-    return guarded(order, lambda: _begin(order, parcel))
+def begin(work: Work, parcel: Parcel | None = None) -> Begun:
+    """Look at an experiment, and run it at once if it is a single part; or do whatever else is asked for."""
+    return guarded(work, lambda: work.begin(parcel))
 
 
 def average(order: Order, begun: Begun, shards: tuple[Shard, Shard], parcel: Parcel | None = None) -> Averages:
@@ -153,7 +109,7 @@ def finish(
     return guarded(order, lambda: _finish(order, begun, gatherings, seconds, parcel))
 
 
-def guarded(order: Order, work: Callable[[], Made]) -> Made:
+def guarded(order: Work, work: Callable[[], Made]) -> Made:
     """The work with what can go wrong made fit to travel."""
     with BUSY, at_home(order.home):
         follow_debugging()
@@ -197,7 +153,7 @@ def _begin(order: Order, parcel: Parcel | None) -> Begun:
         )
     experiment = ready(order, parcel, weights)
     cut = experiment.cut()
-    if len(cut.parts) > 1:
+    if len(cut.parts) > 1 and not order.whole:
         return Begun(content, weights, cut)
     experiment.take()
     experiment.run_whole()
@@ -250,9 +206,14 @@ def ready(order: Order, parcel: Parcel | None, weights: str) -> Experiment:
 
 def prepared(order: Order, parcel: Parcel | None) -> tuple[Loaded, Subject, Engine]:
     """The recipe and its model."""
-    local = order if parcel is None else replace(order, document=_unpacked(order, parcel), in_folder=False)
+    local = order if parcel is None else _with_parcel(order, parcel)
     loaded = Loaded(local.name, schema_for(local.document).check(local.document), local.document, local.changes)
     return loaded, *model_for(local, loaded)
+
+
+def _with_parcel(order: Order, parcel: Parcel) -> Order:
+    data = dict(order.document.data) | {"checkpoint": unpacked(order, parcel)}
+    return replace(order, document=replace(order.document, data=data), in_folder=False)
 
 
 def model_for(order: Order, loaded: Loaded) -> tuple[Subject, Engine]:
@@ -260,9 +221,8 @@ def model_for(order: Order, loaded: Loaded) -> tuple[Subject, Engine]:
     from steer.engine.engine import Engine
     from steer.experiments.given import subject_for
 
-    if order.in_folder and order.model_folder is None:
-        raise AbsentError(order.checkpoint)
-    key = (order.checkpoint, order.home, order.device, order.dtype, order.memory, *_stamps(order.model_folder))
+    check_there(order)
+    key = (order.checkpoint, order.home, order.device, order.dtype, order.memory, *stamps(order.model_folder))
     if key not in SUBJECTS:
         LOG.debug("%s is loaded by process %d", order.checkpoint, os.getpid())
         subject = subject_for(loaded, None, order.device, order.dtype)
@@ -273,7 +233,12 @@ def model_for(order: Order, loaded: Loaded) -> tuple[Subject, Engine]:
     return SUBJECTS[key]
 
 
-def _stamps(folder: Path | None) -> list[tuple[str, int, int]]:
+def check_there(work: Work) -> None:
+    if work.in_folder and work.model_folder is None:
+        raise AbsentError(work.checkpoint)
+
+
+def stamps(folder: Path | None) -> list[tuple[str, int, int]]:
     files = sorted(folder.iterdir()) if folder is not None else []
     return [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files if path.is_file()]
 
@@ -282,14 +247,14 @@ def _size(subject: Subject) -> int:
     return sum(weight.nbytes for weight in subject.model.module.parameters())
 
 
-def _unpacked(order: Order, parcel: Parcel) -> Document:
-    """The recipe with the model's folder as this process has it, written when it first comes."""
+def unpacked(work: Work, parcel: Parcel) -> str:
+    """The model's name with its folder as this process has it, written when it first comes."""
     content = sha256(b"".join(name.encode() + sha256(data).digest() for name, data in parcel.items())).hexdigest()
-    family, colon, place = order.checkpoint.rpartition(":")
+    family, colon, place = work.checkpoint.rpartition(":")
     if content not in UNPACKED:
         UNPACKED[content] = tempfile.TemporaryDirectory(prefix="steer-")
     folder = Path(UNPACKED[content].name) / Path(place).name
     for name, data in parcel.items():
         if not (folder / name).is_file():
             write_atomically(folder / name, data)
-    return replace(order.document, data=dict(order.document.data) | {"checkpoint": f"{family}{colon}{folder}"})
+    return f"{family}{colon}{folder}"

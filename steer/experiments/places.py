@@ -122,5 +122,5 @@ def place_tokens(plan: Plan, examples: Sequence[Example], layout: Layout) -> lis
 def _token(examples: Sequence[Example], sequence: str, place: int) -> str:
     """What stands at a place, from 0, where it is the same in all examples that have it."""
     texts = [example.prompt if sequence == PROMPT else (START, *example.answer) for example in examples]
-    found = {text[place] for text in texts if len(text) > place}
-    return found.pop() if len(found) == 1 else DIFFERENT
+    tokens = {text[place] for text in texts if len(text) > place}
+    return tokens.pop() if len(tokens) == 1 else DIFFERENT

@@ -17,11 +17,44 @@ from multiprocessing.resource_tracker import ensure_running
 from threading import Thread
 from typing import Any, TypeVar
 
+from steer.base.errors import SteerError
 from steer.base.log import follow_debugging
 
 TRIES = 2
+MOST = 8  # processes that are started unasked
+THREADS = "OMP_NUM_THREADS"
 Given = TypeVar("Given")
 Made = TypeVar("Made")
+
+
+def check_jobs(jobs: int | None, workers: int | None, on: str | None) -> None:
+    if jobs is not None and jobs < 1:
+        raise SteerError(f"--jobs: 1 at least, not {jobs}")
+    if jobs is not None and jobs > 1 and (workers is not None or on is not None):
+        raise SteerError("--jobs starts processes of its own: leave it out with --workers or --on")
+
+
+def fitting(things: int, device: str, memory: int) -> int:
+    """How many processes pay: one for each thing and core, as far as the machine has the memory that each may take.
+
+    One, where it is not cores that do the work, or where whoever started the program chose the number of threads.
+    """
+    if device != "cpu" or THREADS in os.environ:
+        return 1
+    return max(1, min(things, cores(), MOST, physical_memory() // memory))
+
+
+def cores() -> int:
+    """That this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def physical_memory() -> int:
+    """Bytes; no limit, where the system does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return 1 << 62
 
 
 def in_processes(
@@ -34,7 +67,7 @@ def in_processes(
     try:
         while left or busy:
             while left and len(busy) < jobs:
-                worker = idle.pop() if idle else Worker(work)
+                worker = idle.pop() if idle else Worker(work, max(1, cores() // min(jobs, len(things))))
                 thing, tries = left.popleft()
                 with suppress(OSError):  # a worker that has died is noticed below
                     worker.pipe.send(thing)
@@ -59,11 +92,11 @@ def in_processes(
 class Worker:
     """A process that works on one thing after another; a pipe brings the things."""
 
-    def __init__(self, work: Callable[[Any], Any]) -> None:
+    def __init__(self, work: Callable[[Any], Any], threads: int = 1) -> None:
         context = get_context("spawn")  # fresh: a fork of a process whose torch has threads running can hang
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=serve, args=(work, theirs), daemon=True)
-        with undisturbed():
+        with undisturbed(), having_threads(threads):
             self.process.start()
         theirs.close()
 
@@ -82,6 +115,19 @@ def undisturbed() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def having_threads(number: int) -> Iterator[None]:
+    """Processes that are started here compute with so many threads, unless whoever started the program chose."""
+    if THREADS in os.environ:
+        yield
+        return
+    os.environ[THREADS] = str(number)
+    try:
+        yield
+    finally:
+        del os.environ[THREADS]
 
 
 def serve(work: Callable[[Any], Any], pipe: Connection) -> None:

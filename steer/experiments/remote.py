@@ -25,7 +25,7 @@ def _opened(checkpoint: str, how: bool | str, memory: int) -> tuple[Subject, Eng
     from steer.engine.backends import remote
     from steer.engine.engine import Engine
     from steer.models.huggingface.place import resolve
-    from steer.models.huggingface.remote import remote_subject
+    from steer.models.huggingface.remote import check_sent, remote_subject
 
     family, colon, name = checkpoint.partition(":")
     if (family, colon) != ("hf", ":"):
@@ -33,6 +33,7 @@ def _opened(checkpoint: str, how: bool | str, memory: int) -> tuple[Subject, Eng
     place = resolve(name)
     if not place.repository and how != HERE:
         raise SteerError(f"{name} is a folder; a server knows models by their name on the Hub (hf:owner/name)")
+    check_sent(place)
     network = remote.opened(place.repository or str(place.folder), place.commit)
     subject = remote_subject(place, network._module)
     backend = remote.Remote(network, subject.model.taps, how)

@@ -78,13 +78,13 @@ def _misfit(layout: Layout, now: Node, then: Node, given: Mapping[Node, Node]) -
 
 def _order(layout: Layout, given: Mapping[Node, Node]) -> Order:
     """The new order of each block in which a head moves."""
-    found: dict[Node, tuple[int, ...]] = {}
+    order: dict[Node, tuple[int, ...]] = {}
     for block in dict.fromkeys(map(block_of, layout.heads)):
         heads = layout.siblings(replace(block, head=0))
         placed = {then: now for now, then in given.items() if block_of(now) == block}
         rest = iter(head for head in heads if head not in placed.values())
-        found[block] = tuple((placed[h] if h in placed else next(rest)).head or 0 for h in heads)
-    return {block: heads for block, heads in found.items() if heads != tuple(range(len(heads)))}
+        order[block] = tuple((placed[h] if h in placed else next(rest)).head or 0 for h in heads)
+    return {block: heads for block, heads in order.items() if heads != tuple(range(len(heads)))}
 
 
 def numbers_as_trained(record: Record) -> Numbering:

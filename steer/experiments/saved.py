@@ -142,15 +142,15 @@ def results(folder: Path | str = "results") -> Listing:
 def _saved(listed: Listed) -> Saved:
     if not listed.recipe:
         return Saved(listed)
-    shipped = _shipped(listed.recipe)
-    return Saved(listed, own=True) if shipped is None else Saved(listed, changes_against(listed.content, shipped))
+    known = [changes_against(listed.content, shipped) for shipped in _shipped(listed.recipe)]
+    return Saved(listed, min(known, key=len)) if known else Saved(listed, own=True)
 
 
 @lru_cache(maxsize=64)
-def _shipped(stem: str) -> Json | None:
-    """A shipped recipe as it stands, by the name that its results have."""
+def _shipped(stem: str) -> list[Json]:
+    """Shipped recipes by the name that their results have: folders may have one of the same name each."""
     names = [name for name in recipe_names() if name.rpartition("/")[2] == stem]
-    return load_recipe(names[0]).recipe.model_dump(mode="json") if names else None
+    return [load_recipe(name).recipe.model_dump(mode="json") for name in names]
 
 
 def compare(first: Result | Path | str, second: Result | Path | str) -> Comparison:

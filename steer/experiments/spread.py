@@ -7,20 +7,27 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from steer.base.errors import SteerError
 from steer.drawing.look import PLAIN, Look
-from steer.experiments.cluster import Cluster, Failure, Finished
+from steer.experiments.cluster import Failure, Finished, Tell
 from steer.experiments.many import Advance, Job, Outcome, attempted, failed, written
-from steer.experiments.orders import Begun, Order, order_of
+from steer.experiments.orders import Order, order_of
+from steer.experiments.work import Begun, Work
 from steer.recipe.load import Loaded, load_recipe
 from steer.results.files import read_result, saved_result
 
 Named = TypeVar("Named", bound=Hashable)
 
 
-def run_spread(paths: Sequence[Path], job: Job, advance: Advance, cluster: Cluster) -> Iterator[tuple[Path, Outcome]]:
+class Workers(Protocol):
+    """A cluster, or processes of this machine."""
+
+    def run(self, orders: Sequence[Work], tell: Tell) -> Iterator[tuple[Work, Finished]]: ...
+
+
+def run_spread(paths: Sequence[Path], job: Job, advance: Advance, cluster: Workers) -> Iterator[tuple[Path, Outcome]]:
     """Each path with its outcome, as they finish. Every point of a sweep is an order of its own."""
     loaded: dict[Path, Loaded] = {}
     for path in paths:
@@ -32,14 +39,14 @@ def run_spread(paths: Sequence[Path], job: Job, advance: Advance, cluster: Clust
     def tell(done: float, name: str) -> None:
         advance(1 - share + done * share, name)
 
-    for path, found in _finished(loaded, job, tell, cluster):
+    for path, finished in _finished(loaded, job, tell, cluster):
         name = loaded[path].name
-        folder = job.out / (name if isinstance(found, Failure) else f"{name}-{found.content[:8]}")
-        yield path, attempted(path, partial(outcome_of, path, loaded[path], found, folder, job.look))
+        folder = job.out / (name if isinstance(finished, Failure) else f"{name}-{finished.content[:8]}")
+        yield path, attempted(path, partial(outcome_of, path, loaded[path], finished, folder, job.look))
 
 
 def _finished(
-    loaded: Mapping[Path, Loaded], job: Job, tell: Advance, cluster: Cluster
+    loaded: Mapping[Path, Loaded], job: Job, tell: Advance, cluster: Workers
 ) -> Iterator[tuple[Path, Finished]]:
     """What came of each recipe; of a sweep, of all its points as one."""
     ordered = partial(order_of, device=job.device, dtype=job.dtype, memory=job.memory)
@@ -51,27 +58,27 @@ def _finished(
         (path, 0): ordered(one, known=known[path]) for path, one in loaded.items() if not one.points
     }
     orders |= {(path, number): order for path, sweep in sweeps.items() for number, order in enumerate(sweep.orders)}
-    for (path, number), found in run_orders(orders, cluster, tell):
-        whole = sweeps[path].whole(number, found) if path in sweeps else found
+    for (path, number), finished in run_orders(orders, cluster, tell):
+        whole = sweeps[path].whole(number, finished) if path in sweeps else finished
         if whole is not None:
             yield path, whole
 
 
 def _looked_at(
-    sweeps: dict[Path, Sweep], known: Mapping[Path, frozenset[str]], cluster: Cluster
+    sweeps: dict[Path, Sweep], known: Mapping[Path, frozenset[str]], cluster: Workers
 ) -> Iterator[tuple[Path, Finished]]:
     """The sweeps whose results are known, or that cannot be run; the others are left."""
     looks = {
         (path, number): replace(order, look=True)
         for path, sweep in sweeps.items() if known[path] for number, order in enumerate(sweep.orders)
     }  # fmt: skip
-    for (path, number), found in run_orders(looks, cluster, lambda done, name: None):
-        whole = sweeps[path].whole(number, found) if path in sweeps else None
+    for (path, number), finished in run_orders(looks, cluster, lambda done, name: None):
+        whole = sweeps[path].whole(number, finished) if path in sweeps else None
         if isinstance(whole, Failure) or (whole is not None and whole.content in known[path]):
             del sweeps[path]
             yield path, whole
         elif whole is not None:
-            sweeps[path].found.clear()
+            sweeps[path].points.clear()
 
 
 @dataclass
@@ -80,21 +87,21 @@ class Sweep:
 
     loaded: Loaded
     orders: Sequence[Order]
-    found: dict[int, Begun] = field(default_factory=dict)
+    points: dict[int, Begun] = field(default_factory=dict)
     failed: bool = False
 
-    def whole(self, number: int, found: Finished) -> Finished | None:
+    def whole(self, number: int, finished: Finished) -> Finished | None:
         """What came of the sweep, once all its points are there, or the first that fails."""
-        if isinstance(found, Failure):
+        if isinstance(finished, Failure):
             first, self.failed = not self.failed, True
-            return found if first else None
-        self.found[number] = found
-        return self._together() if len(self.found) == len(self.orders) else None
+            return finished if first else None
+        self.points[number] = finished
+        return self._together() if len(self.points) == len(self.orders) else None
 
     def _together(self) -> Begun:
         from steer.experiments.sweeping import sweep_hash, together
 
-        points = [self.found[number] for number in range(len(self.orders))]
+        points = [self.points[number] for number in range(len(self.orders))]
         content = sweep_hash(self.loaded, (point.content for point in points))
         results = [point.result for point in points if point.result is not None]
         made = together(self.loaded, results, content) if len(results) == len(points) else None
@@ -108,34 +115,34 @@ def _load(path: Path, job: Job, loaded: dict[Path, Loaded]) -> Outcome:
 
 def hashes(folders: Iterable[Path]) -> frozenset[str]:
     """Of the results in these folders, as far as they can be read."""
-    found: set[str] = set()
+    known: set[str] = set()
     for folder in folders:
         with suppress(SteerError):
-            found.add(read_result(folder).provenance.hash)
-    return frozenset(found)
+            known.add(read_result(folder).provenance.hash)
+    return frozenset(known)
 
 
-def run_orders(orders: Mapping[Named, Order], cluster: Cluster, advance: Advance) -> Iterator[tuple[Named, Finished]]:
+def run_orders(orders: Mapping[Named, Work], cluster: Workers, advance: Advance) -> Iterator[tuple[Named, Finished]]:
     """Each order with what came of it, under its name. Progress is the mean over all."""
     if not orders:
         return
     names = {id(order): name for name, order in orders.items()}
     shares = dict.fromkeys(names, 0.0)
 
-    def tell(order: Order, done: float) -> None:
+    def tell(order: Work, done: float) -> None:
         shares[id(order)] = done
         advance(sum(shares.values()) / len(shares), order.name)
 
-    for order, found in cluster.run(list(orders.values()), tell):
+    for order, finished in cluster.run(list(orders.values()), tell):
         tell(order, 1.0)
-        yield names[id(order)], found
+        yield names[id(order)], finished
 
 
-def outcome_of(path: Path, loaded: Loaded, found: Finished, folder: Path, look: Look = PLAIN) -> Outcome:
+def outcome_of(path: Path, loaded: Loaded, finished: Finished, folder: Path, look: Look = PLAIN) -> Outcome:
     """How a recipe ended, its result written and drawn."""
-    if isinstance(found, Failure):
-        return failed(path, found.faults, found.traceback)
-    result = found.result or saved_result(folder, found.content)
+    if isinstance(finished, Failure):
+        return failed(path, finished.faults, finished.traceback)
+    result = finished.result or saved_result(folder, finished.content)
     if result is None:
         raise SteerError(f"{folder}: its result was changed while others were computed: run the recipe again")
-    return written(loaded, result, folder, found.result is None, look)
+    return written(loaded, result, folder, finished.result is None, look)

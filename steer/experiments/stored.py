@@ -20,20 +20,20 @@ def check_used(used: Sequence[Used], engine: Engine, weights: Weights) -> None:
 def _faults(one: Used, engine: Engine, weights: Weights) -> Iterator[tuple[Key, str]]:
     for site in one.sites:
         size = features(engine, site)
-        if one.found.size != size:
-            yield one.key, f"{one.name} has {one.found.size} features, {site} has {size}"
+        if one.read.size != size:
+            yield one.key, f"{one.name} has {one.read.size} features, {site} has {size}"
     heads = [site for site in one.sites if site.node.is_head]
     if heads and _is_foreign(one, weights):
-        why = f"was found in other weights ({one.found.about.checkpoint}), whose {heads[0]} has other features"
+        why = f"was found in other weights ({one.read.about.checkpoint}), whose {heads[0]} has other features"
         yield one.key, f"{one.name} {why}; `steer direction` and `steer align` make it again"
 
 
 def strangers(used: Sequence[Used], weights: Weights) -> str:
     """What must be said where a direction of a stream was found in other weights."""
-    names = dict.fromkeys(f"{one.name} ({one.found.about.checkpoint})" for one in used if _is_foreign(one, weights))
+    names = dict.fromkeys(f"{one.name} ({one.read.about.checkpoint})" for one in used if _is_foreign(one, weights))
     return f"found in other weights: {', '.join(names)}" if names else ""
 
 
 def _is_foreign(one: Used, weights: Weights) -> bool:
-    known = one.found.about.sha256
+    known = one.read.about.sha256
     return bool(known and weights.sha256) and known != weights.sha256

@@ -60,12 +60,12 @@ def learn(
     known: dict[Stored, Floats] = {}
     for number, search in enumerate(searches):
 
-        def told(done: float, number: int = number) -> None:
+        def report(done: float, number: int = number) -> None:
             tell((number + done) / len(searches))
 
         sizes = {site: _size(engine, site, search) for site, _ in search.rows}
-        found = drawn(engine, sizes, fitting.seed) if search.random else fit(engine, pairs, sizes, fitting, told)
-        known |= {stored: found[site] for site, stored in search.rows}
+        bases = drawn(engine, sizes, fitting.seed) if search.random else fit(engine, pairs, sizes, fitting, report)
+        known |= {stored: bases[site] for site, stored in search.rows}
     return known
 
 
@@ -74,12 +74,12 @@ def as_files(
 ) -> dict[str, Direction]:
     """The subspaces that were learnt, to be written beside a result: recipes can name them. Controls are left out."""
     own = [search for search in lowered.searches if not search.random and not search.control]
-    found = {
+    files = {
         stored.name: Direction(learnt[stored], _about(recipe, subject, site))
         for search in own
         for site, stored in search.rows
     }
-    return filed(found)
+    return filed(files)
 
 
 def _about(recipe: Recipe, subject: Subject, site: Site) -> About:
@@ -107,8 +107,8 @@ def training_pairs(subject: Subject, learning: Learning, judged: Inputs) -> Pair
     seen = {one.prompt for one in (*judged.examples, *judged.counterparts)}
     with keyed("train"):
         drawn = subject.task.examples(learning.train, subject.data_seed, learning.variable)
-    found = pairs_of(subject, drawn, learning.variable)
-    pairs = zip(found.examples, found.counterparts, strict=True)
+    drawn_pairs = pairs_of(subject, drawn, learning.variable)
+    pairs = zip(drawn_pairs.examples, drawn_pairs.counterparts, strict=True)
     both = [pair for pair in pairs if seen.isdisjoint(one.prompt for one in pair)]
     if len(both) < FEWEST:
         text = f"{len(both)} examples with a counterpart {learning.variable!r} are left that it is not judged on"

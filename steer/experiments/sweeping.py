@@ -52,12 +52,12 @@ def run_question(
     engine = engine or Engine(subject.model)
     for number, (_, point) in enumerate(loaded.points):
 
-        def told(done: float, number: int = number) -> None:
+        def report(done: float, number: int = number) -> None:
             tell((number + done) / len(loaded.points))
 
         mine = subject_at(point, loaded, subject)
         here = engine if mine is subject else Engine(mine.model, memory // 4, memory)
-        results.append(one.run_experiment(point, mine, told, here))
+        results.append(one.run_experiment(point, mine, report, here))
     return together(loaded, results, content or question_hash(loaded, subject, memory))
 
 

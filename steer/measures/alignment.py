@@ -67,10 +67,10 @@ class Alignments(Sums):
 
     def joined(self) -> dict[tuple[str, Node], Alignment]:
         """Over all batches."""
-        found: dict[tuple[str, Node], Alignment] = {}
+        joined: dict[tuple[str, Node], Alignment] = {}
         for (condition, head, _), one in self.taken.items():
-            found.setdefault((condition, head), Alignment(one.episodes)).join(one)
-        return found
+            joined.setdefault((condition, head), Alignment(one.episodes)).join(one)
+        return joined
 
     def rows(self, weights: Floats) -> list[Row]:
         rows = []

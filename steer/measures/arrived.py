@@ -40,8 +40,8 @@ class Arrived:
 
     def take(self) -> dict[Change, float]:
         """Hand out what was gathered, and begin again with nothing."""
-        found, self.largest = self.largest, {}
-        return found
+        largest, self.largest = self.largest, {}
+        return largest
 
     def merge(self, changes: Mapping[Change, float]) -> None:
         for key, change in changes.items():
@@ -51,12 +51,13 @@ class Arrived:
         import torch
 
         measure = self.setting.measures[number]
-        one, two = (measure.compared(self.setting, batch, found[site]) for found in (self.before, values))
+        one, two = (measure.compared(self.setting, batch, reading[site]) for reading in (self.before, values))
         limit = ROUNDING * torch.finfo(one.dtype).eps * float(one.abs().max())
         return max(0.0, float((one - two).abs().max()) - limit)
 
     def warning(self, condition: str, number: int, of: str = "") -> str:
         """`of`: the node or site that a row is about, where each row is made of its values alone."""
-        found = {site: change for (run, one, site), change in self.largest.items() if (run, one) == (condition, number)}
-        own = [change for site, change in found.items() if of in (site, str(parse_site(site).node))]
-        return NOTHING_ARRIVED if found and max(own or found.values()) == 0.0 else ""
+        here = (condition, number)
+        changes = {site: change for (run, one, site), change in self.largest.items() if (run, one) == here}
+        own = [change for site, change in changes.items() if of in (site, str(parse_site(site).node))]
+        return NOTHING_ARRIVED if changes and max(own or changes.values()) == 0.0 else ""

@@ -81,10 +81,10 @@ class AttentionMeasure(Measure):
 
     def reads(self, names: KeyedNames, task: Task, key: Key) -> Reads:
         heads = crossing_heads(names, self.heads, (*key, "heads"), "attention")
-        found = pattern_reads(heads, rows_of(self.row_name, heads, self.held_against))
+        reads = pattern_reads(heads, rows_of(self.row_name, heads, self.held_against))
         if self.definition == PAPER or not heads:
-            return found
-        return replace(found, all=(*found.all, names.layout.logits))  # which questions are answered right
+            return reads
+        return replace(reads, all=(*reads.all, names.layout.logits))  # which questions are answered right
 
     def sums(self, setting: Setting) -> Sums:
         return Attention(setting, self) if self.definition == PAPER else AuthorsAttention(setting, self)

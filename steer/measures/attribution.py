@@ -98,8 +98,8 @@ class Attribution(Counted):
         writes = {node: batch.at(ANSWER, values[layout.written(node)]) for node in self.writers}
         if batch.number != self.clean[0]:  # the clean run comes first
             self.clean = batch.number, {site: batch.at(ANSWER, values[site]) for site in layout.scales}
-        held, counted = self._held_against(batch, target)
-        shares = logit_attribution(self.setting.model, writes, self.clean[1], target, held)
+        rivals, counted = self._held_against(batch, target)
+        shares = logit_attribution(self.setting.model, writes, self.clean[1], target, rivals)
         for component in dict.fromkeys((*self.components, CONSTANT)):
             labels = Labels(condition, self.measure.name, component, self.measure.against, unit="logit")
             self.book.put(batch, self.positions, shares[component].double(), counted, False, labels)
@@ -134,9 +134,9 @@ def logit_attribution(
     """
     readout = model.readout
     difference = readout.rows[target] - mean_of(readout.rows, alternatives)  # B T D
-    found = model.directions(clean, difference)
-    shares = {str(node): (write * found.of[node]).sum(-1) for node, write in writes.items()}
-    shares[CONSTANT] = found.constant + readout.bias[target] - mean_of(readout.bias, alternatives)
+    directions = model.directions(clean, difference)
+    shares = {str(node): (write * directions.of[node]).sum(-1) for node, write in writes.items()}
+    shares[CONSTANT] = directions.constant + readout.bias[target] - mean_of(readout.bias, alternatives)
     return shares
 
 

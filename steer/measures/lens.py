@@ -85,9 +85,9 @@ class Lens(Counted):
             logits = self.setting.model.lens(batch.at(ANSWER, values[point])).double()  # B T V
             tokens = self.setting.known(target)[..., None]
             likely = logits.softmax(-1).gather(-1, tokens)[..., 0]
-            found = (logits.argmax(-1) == target).double() if accuracy else likely
+            numbers = (logits.argmax(-1) == target).double() if accuracy else likely
             labels = Labels(condition, self.measure.name, str(point), self.measure.against)
-            self.book.put(batch, self.positions, found, counted, accuracy, labels)
+            self.book.put(batch, self.positions, numbers, counted, accuracy, labels)
 
     def rows(self, weights: Floats) -> list[Row]:
         """With the point as their site and the step as their place, for the map."""

@@ -22,14 +22,14 @@ def right_entries(names: Names, task: Task, head: Node, example: Any, batch: Bat
     if role is None:
         return ()
     queries, keys = (int(batch.real[end][row].sum()) for end in _ends(layout, head))
-    found = []
+    entries = []
     for gaze in task.gaze(example, role):
         (query,) = batch.columns(gaze.looks[0], [row], [gaze.looks[1]])
         for sequence, place in sorted(gaze.right):
             (key,) = batch.columns(sequence, [row], [place])
             if query < queries and key < keys:
-                found.append((query, key))
-    return tuple(found)
+                entries.append((query, key))
+    return tuple(entries)
 
 
 def _ends(layout: Layout, head: Node) -> tuple[str, str]:

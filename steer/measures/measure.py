@@ -62,15 +62,15 @@ class Sums(ABC):
 
     def take(self) -> Gathered:
         """Hand out all that was gathered, to be merged elsewhere, and begin again with nothing."""
-        found = {name: dict(getattr(self, name)) for name in self.gathers or ()}
-        for name in found:
+        gathered = {name: dict(getattr(self, name)) for name in self.gathers or ()}
+        for name in gathered:
             getattr(self, name).clear()
-        return found
+        return gathered
 
     def merge(self, gathered: Gathered) -> None:
         """Add what other sums of the same measure have handed out."""
-        for name, found in gathered.items():
-            getattr(self, name).update(found)
+        for name, entries in gathered.items():
+            getattr(self, name).update(entries)
 
     def details(self) -> Sequence[Detail]:
         return ()

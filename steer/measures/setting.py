@@ -84,11 +84,11 @@ class TallyBook(dict[tuple[Labels, int], Page]):
 
     @property
     def tallies(self) -> dict[Labels, Tally]:
-        found: dict[Labels, Tally] = {}
+        tallies: dict[Labels, Tally] = {}
         for (labels, _), page in self.items():
-            tally = found.setdefault(labels, Tally(self.episodes, page.positions, page.hits, labels))
+            tally = tallies.setdefault(labels, Tally(self.episodes, page.positions, page.hits, labels))
             tally.put(page.rows, page.values, page.counted)
-        return found
+        return tallies
 
     def rows(self, weights: Floats) -> list[Row]:
         return [row for tally in self.tallies.values() for row in tally.table(weights)]

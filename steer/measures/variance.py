@@ -67,11 +67,11 @@ class VarianceShares(Sums):
 
     def tables(self) -> dict[str, Floats]:
         """Condition -> examples, components, 6."""
-        found: dict[str, Floats] = {}
+        tables: dict[str, Floats] = {}
         for (condition, _), (rows, table) in self.sums.items():
-            whole = found.setdefault(condition, np.zeros((len(self.setting.episodes), *table.shape[1:])))
+            whole = tables.setdefault(condition, np.zeros((len(self.setting.episodes), *table.shape[1:])))
             whole[rows] = table
-        return found
+        return tables
 
     def rows(self, weights: Floats) -> list[Row]:
         return [
@@ -100,5 +100,5 @@ def share(sums: Floats) -> Floats:
     """(var x + 2 cov(x, y - x)) / var y for each row of sums; zero where y does not vary."""
     y, yy, x, xx, xy = (sums[:, 1:] / sums[:, :1]).T
     var_y, var_x, together = yy - y * y, xx - x * x, xy - x * y
-    found: Floats = np.where(var_y > 0, (var_x + 2 * (together - var_x)) / np.where(var_y > 0, var_y, 1.0), 0.0)
-    return found
+    shares: Floats = np.where(var_y > 0, (var_x + 2 * (together - var_x)) / np.where(var_y > 0, var_y, 1.0), 0.0)
+    return shares

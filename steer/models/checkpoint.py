@@ -102,7 +102,7 @@ class Checkpoint(Shown):
     @property
     def weights(self) -> Weights:
         """Which weights these are, for a result's provenance."""
-        return Weights(self.name, self.record.weights_sha256, self.record.numbering)
+        return Weights(self.name, self.record.weights_sha256, self.record.numbering, config=self.record.reading)
 
     @property
     def device(self) -> torch.device:
@@ -163,8 +163,8 @@ def read_weights(path: Path, config: ModelConfig) -> bytes:
     with torch.device("meta"), Uninitialised():
         expected = Transformer(config).state_dict()
     with open_file(path, CheckpointError) as file:
-        found, length = read_header(file, str(path))
-        compare_tensors(found, describe_tensors(expected), str(path))
+        tensors, length = read_header(file, str(path))
+        compare_tensors(tensors, describe_tensors(expected), str(path))
         size = os.fstat(file.fileno()).st_size
         wanted = length + sum(tensor.nbytes for tensor in expected.values())
         if size != wanted:
@@ -173,21 +173,21 @@ def read_weights(path: Path, config: ModelConfig) -> bytes:
         return file.read()
 
 
-def check_tensors(found: dict[str, Tensor], expected: dict[str, Tensor], place: str) -> None:
+def check_tensors(tensors: dict[str, Tensor], expected: dict[str, Tensor], place: str) -> None:
     """Check names, shapes, dtypes and finiteness of all tensors; report every mismatch in one error."""
-    compare_tensors(describe_tensors(found), describe_tensors(expected), place)
-    broken = sorted(name for name, tensor in found.items() if not tensor.isfinite().all())
+    compare_tensors(describe_tensors(tensors), describe_tensors(expected), place)
+    broken = sorted(name for name, tensor in tensors.items() if not tensor.isfinite().all())
     if broken:
         raise CheckpointError(f"{place}: NaN or infinity in {_some(broken)}")
 
 
-def compare_tensors(found: dict[str, str], expected: dict[str, str], place: str) -> None:
+def compare_tensors(described: dict[str, str], expected: dict[str, str], place: str) -> None:
     """Raise unless the same tensors are in both. Each maps a name to a description (`float32[20, 16]`)."""
-    missing, extra = sorted(expected.keys() - found.keys()), sorted(found.keys() - expected.keys())
+    missing, extra = sorted(expected.keys() - described.keys()), sorted(described.keys() - expected.keys())
     wrong = [
-        f"{name} is {found[name]}, expected {expected[name]}"
-        for name in sorted(expected.keys() & found.keys())
-        if found[name] != expected[name]
+        f"{name} is {described[name]}, expected {expected[name]}"
+        for name in sorted(expected.keys() & described.keys())
+        if described[name] != expected[name]
     ]
     kinds = (("missing tensors", missing), ("unexpected tensors", extra), ("wrong tensors", wrong))
     faults = [f"{place}: {len(names)} {kind}: {_some(names)}" for kind, names in kinds if names]

@@ -1,7 +1,8 @@
 """Where the places of a task's sequences are in a batch: by number, or by a name that an example gives to some.
 
 A site of the prompt's sequence has the prompt's places, also on a model that has prompt and answer in one; any other
-has those of the answer, the start token being the first. Names (`last`, a span's) are of places in the prompt.
+has those of the answer, the start token being the first (of several that open an answer the last, where its first token
+is said). Names (`last`, a span's) are of places in the prompt.
 """
 
 from __future__ import annotations
@@ -49,12 +50,13 @@ def chosen(layout: Layout, site: Site, spots: Sequence[int | str], batch: Batch,
     """B T: true where a site of a batch is at one of these places. `examples`: the list that the batch is of."""
     sequence, tokens = task_sequence(layout, site), batch.tokens[layout.sequence(site)]
     if sequence == ANSWER:  # however much has been said so far
-        columns = [spot - 1 for spot in spots if isinstance(spot, int) and spot <= tokens.shape[1]]
-        pairs = [(row, column) for row in range(len(batch.rows)) for column in columns]
+        steps = batch.at(ANSWER, tokens).shape[1]
+        places = [spot - 1 for spot in spots if isinstance(spot, int) and spot <= steps]
+        entries = [(row, place) for row in range(len(batch.rows)) for place in places]
     else:
-        found = [(n, place) for n, row in enumerate(batch.rows) for place in there(examples[row], PROMPT, spots)]
-        rows = [row for row, _ in found]
-        pairs = list(zip(rows, batch.columns(PROMPT, rows, [place for _, place in found]), strict=True))
+        entries = [(n, place) for n, row in enumerate(batch.rows) for place in there(examples[row], PROMPT, spots)]
+    rows = [row for row, _ in entries]
+    pairs = list(zip(rows, batch.columns(sequence, rows, [place for _, place in entries]), strict=True))
     mask = torch.zeros_like(tokens, dtype=torch.bool)
     if pairs:
         mask[tuple(torch.tensor(pairs, device=mask.device).T)] = True

@@ -5,11 +5,13 @@ No torch here: a recipe is checked against the record alone. Sizes are bounded b
 
 from __future__ import annotations
 
-from dataclasses import replace
+import hashlib
+from dataclasses import asdict, replace
+from json import dumps
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 from typing_extensions import TypedDict
 
 from steer.base.errors import CheckpointError, Fault, SteerError, dotted, unknown
@@ -44,7 +46,20 @@ class Imported(BaseModel):
     size: Annotated[int, Field(ge=0)]  # bytes
     blob: Annotated[str, Field(pattern="^[0-9a-f]{40}$")]  # as `git hash-object FILE` says it
     known_as: str = ""  # the published file with this blob; empty if none is known
-    told: Json = {}  # what the file states about its training, or what the user stated
+    # What the file states about its training, or what the user stated; the second name is that of older records.
+    stated: Annotated[Json, Field(default_factory=dict, validation_alias=AliasChoices("stated", "told"))]
+
+
+class CheckpointLine(TypedDict):
+    """What `steer ls` says of a checkpoint."""
+
+    name: str
+    exact_match: float | None
+    layers: list[int]  # of the encoder and of the decoder
+    heads: int
+    d_model: int
+    seed: int
+    description: str
 
 
 class Epoch(TypedDict, total=False):
@@ -91,18 +106,20 @@ class Record(BaseModel):
         """A note for readers of head numbers; empty if they are as trained."""
         return "" if self.renumbered is None else f"heads renumbered like {self.renumbered.like}"
 
-    def summary(self, name: str) -> Json:
-        """What `steer ls` lists, as JSON."""
+    @property
+    def reading(self) -> str:
+        """SHA-256 of how the weights are read, and of which task's episodes: all in the record that changes numbers."""
+        config = {key: value for key, value in asdict(self.config).items() if key != "dropout"}
+        said = dumps([config, self.task, self.vocabulary, self.data_seed], sort_keys=True)
+        return hashlib.sha256(said.encode()).hexdigest()
+
+    def summary(self, name: str) -> CheckpointLine:
         config = self.config
-        return {
-            "name": name,
-            "exact_match": self.accuracy and self.accuracy.exact_match,
-            "layers": [config.encoder_layers, config.decoder_layers],
-            "heads": config.heads,
-            "d_model": config.d_model,
-            "seed": self.seed,
-            "description": self.description,
-        }
+        return CheckpointLine(
+            name=name, exact_match=self.accuracy.exact_match if self.accuracy else None,
+            layers=[config.encoder_layers, config.decoder_layers], heads=config.heads, d_model=config.d_model,
+            seed=self.seed, description=self.description,
+        )  # fmt: skip
 
     @property
     def data_seed(self) -> int:

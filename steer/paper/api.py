@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from steer.base.errors import SteerError, unknown
+from steer.base.memory import MEMORY
 from steer.base.shipped import DEFAULT
 from steer.experiments.folders import check_empty, results_folder
 from steer.experiments.given import CheckpointLike, checkpoint_of, name_of
@@ -28,17 +29,20 @@ FEWEST = 10  # episodes of a quick look
 def reproduce(
     checkpoint: CheckpointLike = DEFAULT, *changes: str, out: Path | str | None = None, device: str = "cpu",
     episodes: int | None = None, against: str = PAPER, force: bool = False,
-    tell: Callable[[float, str], None] = lambda done, name: None, workers: int | None = None, on: str | None = None,
-    say: Callable[[str], None] = lambda text: None,
+    tell: Callable[[float, str], None] = lambda done, name: None, jobs: int | None = 1,
+    workers: int | None = None, on: str | None = None, say: Callable[[str], None] = lambda text: None,
 ) -> Reproduction:  # fmt: skip
     """Every figure and claim of the paper on a checkpoint, written to a folder with an index page.
 
     `changes`: other questions (`episodes.split=strict`). `episodes`: the most for each recipe, for a quick look.
-    `against`: `paper`, or `authors` for the numbers of their notebooks. `workers`, `on`: as `run_many` has them.
+    `against`: `paper`, or `authors` for the numbers of their notebooks. `jobs`, `workers`, `on`: as
+    `run_many` has them.
     """
     from steer.base.files import make_folder
     from steer.experiments.cluster import opened
     from steer.experiments.many import interrupted
+    from steer.experiments.pool import Pool
+    from steer.experiments.processes import check_jobs, fitting
     from steer.paper import reproduce as reproducing
     from steer.recipe.load import load_recipe
     from steer.results.files import RESULT
@@ -56,10 +60,14 @@ def reproduce(
     words = [re.sub(r"[^\w.-]+", "-", change.removeprefix(QUESTIONS)).strip("-") for change in changes]
     folder = Path(out) if out is not None else results_folder("reproduce", name_of(checkpoint), *more, *words)
     make_folder(folder)
+    check_jobs(jobs, workers, on)
+    named = isinstance(checkpoint, str | Path)  # an object is in this process alone
+    jobs = 1 if not named else jobs or fitting(len(compared.recipes()), device, MEMORY)
     try:
         with opened(workers, on, say) as cluster:
+            taken = cluster or (Pool(jobs) if jobs > 1 else None)
             return reproducing.reproduce(
-                loaded, folder, tell, episodes, force, compared, cluster, name_of(checkpoint), changes
+                loaded, folder, tell, episodes, force, compared, taken, name_of(checkpoint), changes
             )
     except KeyboardInterrupt as error:
         kept = len(list(folder.glob(f"*/{RESULT}")))

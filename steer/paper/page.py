@@ -12,7 +12,7 @@ from steer.drawing.page import Line, Page, Section
 from steer.paper.verdicts import AS, DIFFERS, OPEN, QUICK, Verdict, tally
 from steer.results.circuit import CIRCUIT
 from steer.results.files import ROWS
-from steer.results.rows import ROW_TITLES, overall, row_cells
+from steer.results.rows import ROW_TITLES, overall, row_lines
 
 if TYPE_CHECKING:
     from steer.experiments.many import Outcome
@@ -65,7 +65,7 @@ def _section(outcome: Outcome, made: Reproduction) -> Section:
     return Section(
         outcome.name, result.provenance.description, outcome.pictures, (), claims,
         _command(outcome.name, result.provenance, made.questions), text,
-        ROW_TITLES, [row_cells(row) for row in overall(result.rows)], file, _provenance(result.provenance),
+        ROW_TITLES, row_lines(overall(result.rows)), file, _provenance(result.provenance),
     )  # fmt: skip
 
 

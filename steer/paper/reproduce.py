@@ -28,10 +28,11 @@ from steer.paper.page import CIRCUIT_SECTION, page_of
 from steer.paper.verdicts import FULL, QUICK, Roles, Verdict, tally
 from steer.recipe.load import Loaded, load_recipe
 from steer.results.circuit import Circuit, write_circuit
+from steer.results.files import saved_result
 from steer.results.result import Result
 
 if TYPE_CHECKING:
-    from steer.experiments.cluster import Cluster
+    from steer.experiments.spread import Workers
     from steer.models.checkpoint import Checkpoint
 
 Advance = Callable[[float, str], None]
@@ -93,7 +94,7 @@ class Reproduction(Shown):
 
 def reproduce(
     checkpoint: Checkpoint, out: Path, advance: Advance, episodes: int | None = None, force: bool = False,
-    against: Against = PAPER, cluster: Cluster | None = None, place: str = "", questions: tuple[str, ...] = (),
+    against: Against = PAPER, cluster: Workers | None = None, place: str = "", questions: tuple[str, ...] = (),
 ) -> Reproduction:  # fmt: skip
     """Run every recipe of the paper, each on its own number of episodes, capped by `episodes`.
 
@@ -110,8 +111,15 @@ def reproduce(
             lost = tuple(dict.fromkeys(fault.text for fault in error.faults))
             outcomes[path] = Outcome(path.stem, faults=lost)
         missing[path.stem] = "; ".join(lost)
+    known = (
+        {}
+        if force
+        else {path: loaded for path, loaded in fitted.items() if _is_known(loaded, checkpoint, out / path.stem)}
+    )
+    left = {path: loaded for path, loaded in fitted.items() if path not in known}
+    outcomes |= _run_here(known, checkpoint, out, force, lambda done, name: None)
     run = _run_here if cluster is None else partial(_run_there, cluster=cluster, place=place)
-    outcomes |= run(fitted, checkpoint, out, force, advance)
+    outcomes |= run(left, checkpoint, out, force, advance)
     roles: dict[str, list[str]] = {
         role: [str(node) for node in heads] for role, heads in checkpoint.names.roles.items()
     }
@@ -126,21 +134,27 @@ def reproduce(
     return made
 
 
+def _is_known(loaded: Loaded, checkpoint: Checkpoint, folder: Path) -> bool:
+    from steer.experiments.sweeping import question_hash
+
+    return saved_result(folder, question_hash(loaded, checkpoint)) is not None
+
+
 def _run_here(
     fitted: Mapping[Path, Loaded], checkpoint: Checkpoint, out: Path, force: bool, advance: Advance
 ) -> dict[Path, Outcome]:
     """One after another, on one engine."""
     from steer.engine.engine import Engine
 
-    engine, found = Engine(checkpoint.model), dict[Path, Outcome]()
+    engine, outcomes = Engine(checkpoint.model), dict[Path, Outcome]()
     for number, (path, loaded) in enumerate(fitted.items()):
 
         def tell(done: float, number: int = number, name: str = path.stem) -> None:
             advance((number + done) / len(fitted), name)
 
         tell(0)
-        found[path] = run_loaded(loaded, checkpoint, out / path.stem, force, tell, engine)
-    return found
+        outcomes[path] = run_loaded(loaded, checkpoint, out / path.stem, force, tell, engine)
+    return outcomes
 
 
 def _run_there(
@@ -149,7 +163,7 @@ def _run_there(
     out: Path,
     force: bool,
     advance: Advance,
-    cluster: Cluster,
+    cluster: Workers,
     place: str,
 ) -> dict[Path, Outcome]:
     """On the workers of a cluster. A recipe that fails there stops nothing, and is then an error."""
@@ -161,14 +175,14 @@ def _run_there(
         path: order_of(loaded, place, device=device, known=frozenset() if force else hashes([out / path.stem]))
         for path, loaded in fitted.items()
     }
-    found = {
+    outcomes = {
         path: outcome_of(path, fitted[path], ended, out / path.stem)
         for path, ended in run_orders(orders, cluster, advance)
     }
-    faults = [fault for outcome in found.values() for fault in outcome.faults]
+    faults = [fault for outcome in outcomes.values() for fault in outcome.faults]
     if faults:
         raise SteerError(*faults)
-    return found
+    return outcomes
 
 
 def _draw_circuit(circuit: Circuit | None, folder: Path) -> Path | None:

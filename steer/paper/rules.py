@@ -47,14 +47,15 @@ def attribution(result: Result, roles: Roles) -> Finding:
     if output not in names:
         raise MissingError(f"the result has no row for {output}")
     place = names.index(output)
-    second = heads[1:2] if place == 0 else heads[:1]
-    here = f"{output} {number(heads[place])}" + "".join(f"; {row.of} {number(row)}" for row in second)
+    mine, rival = heads[place], _rival(heads[place], heads)
+    here = f"{output} {number(mine)}" + (f"; {rival.of} {number(rival)}" if rival else "")
     others = [row for row in rows if _is_mlp(row.of) and row.value > heads[0].value]
     here += "".join(f"; {row.of} {number(row)}" for row in others)
-    if any(heads[place].meets(row) for row in second):
-        return Finding(here, f"{OPEN}: {second[0].of} writes as much, as far as the intervals tell", heads[place])
-    verdict = AS if place == 0 else f"{DIFFERS}: {names[0]} leads, the Output Head is number {place + 1} of the heads"
-    return Finding(here, verdict, heads[place])
+    if rival is None or rival.high < mine.low:
+        return Finding(here, AS, mine)
+    if mine.meets(rival):
+        return Finding(here, f"{OPEN}: {rival.of} writes as much, as far as the intervals tell", mine)
+    return Finding(here, f"{DIFFERS}: {rival.of} leads, the Output Head is number {place + 1} of the heads", mine)
 
 
 @ruled("above 90 % at each of the positions 1 to 3, interval and all, on two-argument questions")
@@ -103,7 +104,7 @@ def main_source(role: str) -> Rule:
         mine = _row(rows, wanted)
         alike = [row for row in rows if row.condition in roles[role][1:]]
         others = [row for row in rows if not _is_mlp(row.condition) and row is not mine and row not in alike]
-        best = max(others, key=_value, default=everything)
+        best = _rival(mine, others) or everything
         here = f"{wanted} {share(mine)}, {best.condition} {share(best)}; nothing ablated {share(nothing)}"
         here += f", everything ablated {share(everything)}"
         more = [row for row in rows if _is_mlp(row.condition) and row.value > max(mine.value, best.value)]
@@ -130,7 +131,8 @@ def needed_sources(needed: tuple[str, str]) -> Rule:
         wanted = [lead(roles, role) for role in needed]
         rows = [row for row in _sweep(result) if not _is_mlp(row.condition)]
         nothing = find(result, end="nothing")
-        worst = sorted(rows, key=_value)[:2]
+        ranked = sorted(rows, key=_value)
+        worst = ranked[:2]
         here = f"nothing ablated {share(nothing)}; largest drops: "
         here += ", ".join(f"{row.condition} to {share(row)}" for row in worst)
         lost = [head for head in wanted if _row(rows, head).high < nothing.low]
@@ -140,7 +142,7 @@ def needed_sources(needed: tuple[str, str]) -> Rule:
         if len(lost) < len(set(wanted)):
             return Finding(here, f"{DIFFERS}: of the two, only {lost[0]} matters here", worst[0])
         least = max(_row(rows, head).low for head in wanted)
-        more = [row.condition for row in worst if row.condition not in wanted and row.high < least]
+        more = [row.condition for row in ranked if row.condition not in wanted and row.high < least]
         return Finding(here, f"{DIFFERS}: {' and '.join(more)} costs more" if more else AS, worst[0])
 
     return decide
@@ -239,6 +241,14 @@ def _row(rows: Sequence[Row], condition: str) -> Row:
         if row.condition == condition:
             return row
     raise MissingError(f"{condition} is not among the swept sources")
+
+
+def _rival(mine: Row, rows: Sequence[Row]) -> Row | None:
+    """The other row that decides: the largest that lies above mine, else one whose interval meets mine (a wide one
+    may, though a third row's number is larger), else the next."""
+    ranked = sorted((row for row in rows if row is not mine), key=_value, reverse=True)
+    above, level = [row for row in ranked if row.low > mine.high], [row for row in ranked if mine.meets(row)]
+    return next(iter([*above, *level, *ranked]), None)
 
 
 def _is_mlp(name: str) -> bool:

@@ -171,8 +171,8 @@ class Edit:
 
     @property
     def holds(self) -> bool:
-        """Does the edit freeze its site at the clean value?"""
-        return self.value == Of(CLEAN)
+        """Does the edit freeze its whole site at the clean value? (At some places alone, the others pass on.)"""
+        return self.value == Of(CLEAN) and not self.places
 
 
 @dataclass(frozen=True)

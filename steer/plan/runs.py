@@ -36,10 +36,10 @@ def written_greedily(run: Run, logits: Site, longest: int) -> Run:
 def runs_behind(plan: Plan, run: Run) -> list[Run]:
     """The earlier runs whose values a run uses, in order, and then the run itself."""
     by_name = {one.name: one for one in plan.runs if one.is_record}
-    wanted, found = [run], []  # type: tuple[list[Run], list[Run]]
+    wanted, runs = [run], []  # type: tuple[list[Run], list[Run]]
     while wanted:
         one = wanted.pop()
-        found.insert(0, one)
+        runs.insert(0, one)
         named = [v.run for edit in one.edits for v in values_within(edit.value) if isinstance(v, Of)]
         wanted += [by_name[name] for name in named if name in by_name]
-    return found
+    return runs

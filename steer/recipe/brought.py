@@ -34,13 +34,13 @@ def brought_task(document: Document, checkpoint: str) -> Task | None:
     if isinstance(given, str) and given in TASKS:
         return TASKS[given]
     wanted = _wanted(given) if isinstance(given, str) else given
-    found = check(Document(document.name, {"task": wanted}, document.places, document.keys), Brought).task
+    task = check(Document(document.name, {"task": wanted}, document.places, document.keys), Brought).task
     try:
         tokenizer = tokenizer_of(checkpoint)
     except SteerError as error:
         place = document.place(("checkpoint",))
         raise ConfigError(*(f"{place}: checkpoint: {fault}" for fault in error.faults)) from error
-    return read_prompts(Path(document.name).parent / found.file, found.format, tokenizer, given)
+    return read_prompts(Path(document.name).parent / task.file, task.format, tokenizer, given)
 
 
 def _wanted(given: str) -> dict[str, str]:

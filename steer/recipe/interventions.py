@@ -254,13 +254,13 @@ def _two_places(given: Any, lowering: Lowering, key: Key) -> tuple[Spot, Spot] |
 
 def _added(said: Any, lowering: Lowering, key: Key, sites: Sequence[Site], into: Sequence[Site]) -> Made:
     spot: Key = (*key, "add", "direction")
-    found = read_used(said.add.direction, lowering, spot, sites)
-    if found is None:
+    from_file = read_used(said.add.direction, lowering, spot, sites)
+    if from_file is None:
         return NOTHING
-    if said.add.row >= len(found.rows):
-        lowering.names.fault((*key, "add", "row"), f"the file has {len(found.rows)} rows, counted from 0")
+    if said.add.row >= len(from_file.rows):
+        lowering.names.fault((*key, "add", "row"), f"the file has {len(from_file.rows)} rows, counted from 0")
         return NOTHING
-    one = Direction(found.rows[said.add.row : said.add.row + 1], found.about)
+    one = Direction(from_file.rows[said.add.row : said.add.row + 1], from_file.about)
     if not one.rows.any():
         lowering.names.fault(spot, f"{said.add.direction}: row {said.add.row} holds zeros alone: nothing is added")
 
@@ -279,11 +279,12 @@ def _added(said: Any, lowering: Lowering, key: Key, sites: Sequence[Site], into:
 
 
 def _projected(said: Any, lowering: Lowering, key: Key, sites: Sequence[Site], into: Sequence[Site]) -> Made:
-    found = read_used(said.project.subspace, lowering, (*key, "project", "subspace"), sites)
-    if found is None:
+    from_file = read_used(said.project.subspace, lowering, (*key, "project", "subspace"), sites)
+    if from_file is None:
         return NOTHING
-    if found.rank < len(found.rows):
-        text = f"{said.project.subspace}: {len(found.rows)} rows span {found.rank} dimensions: they are no basis"
+    if from_file.rank < len(from_file.rows):
+        span = f"{len(from_file.rows)} rows span {from_file.rank} dimensions"
+        text = f"{said.project.subspace}: {span}: they are no basis"
         lowering.names.fault((*key, "project", "subspace"), text)
     known: dict[str, Value] = {"zero": Zero(), "mean": Mean(), "counterpart": Of(COUNTERPART)}
     inside = known[said.project.inside]
@@ -293,6 +294,6 @@ def _projected(said: Any, lowering: Lowering, key: Key, sites: Sequence[Site], i
         return tuple(_edits(said, lowering, sites, into, Within(stored, inside, Current())))
 
     def drawn(draw: int) -> tuple[Edit, ...]:
-        return edits(f"random {draw + 1}", random_like(found, draw))
+        return edits(f"random {draw + 1}", random_like(from_file, draw))
 
-    return Made((Version(edits(said.project.subspace, found), random=drawn),))
+    return Made((Version(edits(said.project.subspace, from_file), random=drawn),))

@@ -131,16 +131,16 @@ def _name_faults(document: Document, schema: RecipeSchema) -> list[Fault]:
     return [Fault(document.place(key), key, text) for key, text in name_faults(document.data, names, schema.kinds)]
 
 
-def gather(names: Sequence[str]) -> tuple[list[Path], dict[str, tuple[str, ...]]]:
+def gather(names: Sequence[str]) -> tuple[list[Path], dict[str, ConfigError]]:
     """The recipe files that names, paths and folders stand for, each once; and what is wrong with other names."""
-    found: list[Path] = []
-    missing: dict[str, tuple[str, ...]] = {}
+    paths: list[Path] = []
+    missing: dict[str, ConfigError] = {}
     for name in names:
         try:
-            found += _folder(Path(name)) if is_there(name) and Path(name).is_dir() else [find(name)]
+            paths += _folder(Path(name)) if is_there(name) and Path(name).is_dir() else [find(name)]
         except ConfigError as error:
-            missing[name] = error.faults
-    return list(dict.fromkeys(found)), missing
+            missing[name] = error
+    return list(dict.fromkeys(paths)), missing
 
 
 def _folder(path: Path) -> list[Path]:

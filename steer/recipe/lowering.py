@@ -55,7 +55,7 @@ class Used:
 
     key: Key
     name: str
-    found: Direction
+    read: Direction
     sites: tuple[Site, ...]
 
 
@@ -79,7 +79,7 @@ class Lowering:
     freeze: tuple[Edit, ...]
     reads: tuple[Site, ...]
     reach: Reach
-    lengths: Mapping[str, int] | None = None  # places that every example has, by sequence; None: not known yet
+    lengths: Mapping[str, int] | None = None  # places that every example has, by sequence: see `counts_places`
     folder: Path = Path()  # that the files which a recipe names are relative to
     stored: dict[Stored, Floats] = field(default_factory=dict)
     searches: list[Search] = field(default_factory=list)
@@ -138,8 +138,8 @@ class Lowering:
     def arriving(self, nodes: Iterable[Node]) -> list[Node]:
         """Those of some nodes whose ablation changes something that is measured."""
         moved = self._moved if self.recipe.ablation.value == "counterpart" else None
-        found = [node for node in nodes if self.reach.arrives(self.layout.write(node))]
-        return [node for node in found if moved is None or self.layout.write(node) in moved]
+        arriving = [node for node in nodes if self.reach.arrives(self.layout.write(node))]
+        return [node for node in arriving if moved is None or self.layout.write(node) in moved]
 
     @cached_property
     def _moved(self) -> frozenset[Site]:

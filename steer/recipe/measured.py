@@ -11,7 +11,7 @@ from steer.recipe.schema import Recipe
 
 def measured_sites(recipe: Recipe, names: KeyedNames) -> list[Reads]:
     """What each measure reads."""
-    found: list[Reads] = []
+    measured: list[Reads] = []
     for number, measure in enumerate(recipe.measures):
         key: Key = ("measures", number)
         if measure.foresees and not recipe.foretells:
@@ -22,10 +22,10 @@ def measured_sites(recipe: Recipe, names: KeyedNames) -> list[Reads]:
             names.fault((*key, "against"), text)
         reads = measure.reads(names, recipe.task, key)
         for row in reads.rows:
-            if any(row in before.rows for before in found):
+            if any(row in before.rows for before in measured):
                 names.fault(key, f"{' '.join(filter(None, row))} is measured twice")
-        found.append(reads)
-    return found
+        measured.append(reads)
+    return measured
 
 
 def check_figures(recipe: Recipe, names: KeyedNames) -> None:

@@ -206,6 +206,11 @@ class Recipe(Strict):
         return False
 
     @property
+    def counts_places(self) -> bool:
+        """Do its runs depend on how many places the examples have?"""
+        return False
+
+    @property
     def shown(self) -> str:
         """The condition that figures show, where they show one alone."""
         return ""
@@ -214,6 +219,11 @@ class Recipe(Strict):
     def files(self) -> tuple[str, ...]:
         """Files of directions that it names: what they hold is part of the question."""
         return ()
+
+    @property
+    def depends_on_batches(self) -> bool:
+        """Do its numbers follow from which examples share a batch, and so from the memory that batches may take?"""
+        return self.ablation.value == "resample" or self.ablation.over == "padded"
 
     @property
     def varies(self) -> bool:

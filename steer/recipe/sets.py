@@ -24,10 +24,10 @@ class SteeredSet(Strict):
 def others(names: Names, sites: Sequence[Site], dice: Dice) -> list[Site]:
     """For each head another one of its block that is not among these and plays no role, at the same port."""
     used = {site.node for site in sites} | {node for heads in names.roles.values() for node in heads}
-    found: list[Site] = []
+    chosen: list[Site] = []
     for site in sites:
         if site.node.is_head:
             free = [Site(node, site.port) for node in names.layout.siblings(site.node) if node not in used]
-            free = [one for one in free if one not in found]
-            found += [dice.choice(free)] if free else []
-    return found
+            free = [one for one in free if one not in chosen]
+            chosen += [dice.choice(free)] if free else []
+    return chosen

@@ -16,19 +16,19 @@ TRAVELLING = ("difference", "principal", "probe")  # in a stream, to all its poi
 def read_used(name: str, lowering: Lowering, key: Key, sites: Sequence[Site]) -> Direction | None:
     """The direction or subspace of a file, which must be at home at each site. None, with a fault, if it is not."""
     try:
-        found = read_direction(lowering.folder / name)
-        homes = lowering.names.names.sites(found.about.site) if found.about.site else sites
+        direction = read_direction(lowering.folder / name)
+        homes = lowering.names.names.sites(direction.about.site) if direction.about.site else sites
     except SteerError as error:
         for fault in error.faults:
             lowering.names.fault(key, fault)
         return None
     for site in sites:
-        if not at_home(site, homes, found.about.way in TRAVELLING, lowering.layout):
-            text = f"{name} was found at {found.about.site}, and {site} has other features"
+        if not at_home(site, homes, direction.about.way in TRAVELLING, lowering.layout):
+            text = f"{name} was found at {direction.about.site}, and {site} has other features"
             lowering.names.fault(key, text)
             return None
-    lowering.used.append(Used(key, name, found, tuple(sites)))
-    return found
+    lowering.used.append(Used(key, name, direction, tuple(sites)))
+    return direction
 
 
 def at_home(site: Site, homes: Sequence[Site], travelling: bool, layout: Layout) -> bool:

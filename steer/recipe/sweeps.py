@@ -41,12 +41,12 @@ def _faults(document: Document, wanted: Any) -> list[Fault]:
     place = document.place((SWEEP,))
     if not isinstance(wanted, dict):
         return [Fault(place, (SWEEP,), "sweep: should be keys with lists of values")]
-    found = [
+    faults = [
         Fault(document.place((SWEEP, name)), (SWEEP, name), f"sweep.{name}: should be a list of values")
         for name, values in wanted.items()
         if not isinstance(values, list) or not values
     ]
-    found += [
+    faults += [
         Fault(document.place((SWEEP, name)), (SWEEP, name), f"sweep.{name}: a value stands there twice")
         for name, values in wanted.items()
         if isinstance(values, list) and len({dumps(value, default=str) for value in values}) < len(values)
@@ -55,8 +55,8 @@ def _faults(document: Document, wanted: Any) -> list[Fault]:
     for values in wanted.values():
         count *= len(values) if isinstance(values, list) else 1
     if count > MOST:
-        found.append(Fault(place, (SWEEP,), f"sweep: {count:,} combinations; at most {MOST} are run"))
-    return found
+        faults.append(Fault(place, (SWEEP,), f"sweep: {count:,} combinations; at most {MOST} are run"))
+    return faults
 
 
 def _level(name: str, value: Any) -> Level:

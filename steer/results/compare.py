@@ -23,7 +23,7 @@ from steer.base.errors import SteerError
 from steer.base.json import Json
 from steer.base.shown import Card, Shown
 from steer.results.result import Result
-from steer.results.rows import Row, number
+from steer.results.rows import Row, measure_names, number
 from steer.results.tally import Floats
 
 Pairing: TypeAlias = Literal["paired", "independent"]
@@ -45,14 +45,13 @@ class Difference:
     high: float
     correlation: float = 0.0  # of the two numbers; 0 where they are independent, or nothing is known of it
 
-    @property
-    def cells(self) -> tuple[str, ...]:
-        """What a table says of it."""
+    def cells(self, measure: str) -> tuple[str, ...]:
+        """What a table says of it. `measure`: what the table calls that."""
         row, other, unit = self.first, self.second, self.first.unit
         of = row.of if row.of == other.of else f"{row.of} / {other.of}"
         numbers = number(row.value, unit), number(other.value, unit), signed(self.value, unit)
         limits = f"{signed(self.low, unit)} to {signed(self.high, unit)}"
-        return (row.condition, row.measure, of, *numbers, limits, "clear" if self.is_clear else "")
+        return (row.condition, measure, of, *numbers, limits, "clear" if self.is_clear else "")
 
     @property
     def is_clear(self) -> bool:
@@ -69,7 +68,9 @@ class Comparison(Shown):
 
     def card(self) -> Card:
         titles = ("condition", "measure", "of", "first", "second", "difference", "95 % interval", "")
-        shown = [one.cells for one in self.differences if one.first.position is None]
+        listed = [one for one in self.differences if one.first.position is None]
+        name = measure_names([one.first for one in listed])
+        shown = [one.cells(name(one.first)) for one in listed]
         pairs = [("first", self.names[0]), ("second", self.names[1]), ("intervals", HOW[self.pairing])]
         return Card(f"{len(shown)} numbers side by side: the second less the first", pairs, titles, shown)
 
@@ -93,8 +94,8 @@ def compare_results(first: Result, second: Result) -> Comparison:
     if not pairs:
         raise SteerError(f"{named(first)} and {named(second)} have no row of the same thing to compare")
     paired = same_examples(first, second)
-    found = [difference(a, b, correlation(first, a, second, b) if paired else 0.0) for a, b in pairs]
-    return Comparison((named(first), named(second)), "paired" if paired else "independent", tuple(found), only)
+    differences = [difference(a, b, correlation(first, a, second, b) if paired else 0.0) for a, b in pairs]
+    return Comparison((named(first), named(second)), "paired" if paired else "independent", tuple(differences), only)
 
 
 def named(result: Result) -> str:

@@ -125,5 +125,5 @@ def direction_hash(path: Path) -> str:
 def _metadata(data: bytes) -> dict[str, str]:
     """What a safetensors file says beside its tensors: the header is JSON behind its own length."""
     length = int.from_bytes(data[:8], "little")
-    found: dict[str, str] = json.loads(data[8 : 8 + length]).get("__metadata__", {})
-    return found
+    metadata: dict[str, str] = json.loads(data[8 : 8 + length]).get("__metadata__", {})
+    return metadata

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from steer.base.yaml import Strict
 
@@ -94,7 +94,8 @@ class Choice(Strict):
 
     without: tuple[str, ...]
     right: Ablation
-    other_argument: Ablation  # of the rival token; the name is that of the file format
+    # The second name is that of older files.
+    rival: Annotated[Ablation, Field(validation_alias=AliasChoices("rival", "other_argument"))]
 
 
 class GradientAgreement(Strict):

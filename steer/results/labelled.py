@@ -123,5 +123,5 @@ def activations_of(checkpoint: str, condition: str, tensors: Mapping[str, Tensor
         raise SteerError(unknown("condition with tensors", str(condition), conditions))
     sites = {name.rpartition("/")[2]: name for name in tensors if name.rpartition("/")[0] == condition}
     along = {site: axes.along[name] for site, name in sites.items()}
-    found = {site: tensors[name] for site, name in sites.items()}
-    return Activations(checkpoint, found, replace(axes, along=along))
+    by_site = {site: tensors[name] for site, name in sites.items()}
+    return Activations(checkpoint, by_site, replace(axes, along=along))

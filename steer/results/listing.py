@@ -40,8 +40,8 @@ def list_folder(folder: Path) -> list[Listed]:
     """The newest first. Files of other programs are skipped."""
     if not is_there(folder):
         raise SteerError(f"there is no folder {folder}")
-    found = [*_results(folder), *_circuits(folder)]
-    return sorted(found, key=lambda one: one.date, reverse=True)
+    listed = [*_results(folder), *_circuits(folder)]
+    return sorted(listed, key=lambda one: one.date, reverse=True)
 
 
 def _results(folder: Path) -> Iterator[Listed]:
@@ -101,6 +101,6 @@ def _word(value: Any) -> str:
         case list() if all(isinstance(one, str | int | float) for one in value):
             return f"[{', '.join(map(str, value))}]"
         case list():
-            return f"[{len(value)} entries]"
+            return f"[{len(value)} {'entry' if len(value) == 1 else 'entries'}]"
         case _:
             return str(value)

@@ -17,7 +17,7 @@ class Weights:
     sha256: str = ""
     numbering: str = ""  # whose numbers the heads have, if they were renumbered
     commit: str = ""  # of a model from the Hugging Face Hub
-    config: str = ""  # SHA-256 of what a Hugging Face model has beside its weights: config and tokenizer
+    config: str = ""  # SHA-256 of what a model has beside its weights: a record, or config and tokenizer
 
     @property
     def identity(self) -> str:

@@ -14,7 +14,7 @@ from steer.base.json import Json
 from steer.base.shown import Card, Shown
 from steer.results.details import Detail
 from steer.results.provenance import Provenance
-from steer.results.rows import ROW_TITLES, Row, flat, overall, row_cells
+from steer.results.rows import ROW_TITLES, Row, flat, overall, row_lines
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,7 +45,7 @@ class Result(Shown):
         title = f"{origin.name} on {origin.checkpoint.name}: {origin.examples:,} examples, {len(self.rows)} rows"
         pairs = [("folder", str(self.folder))] if self.folder else []
         pairs += [("tensors", ", ".join(self.tensors))] if self.tensors else []
-        return Card(title, pairs, ROW_TITLES, [row_cells(row) for row in shown])
+        return Card(title, pairs, ROW_TITLES, row_lines(shown))
 
     @property
     def frame(self) -> pd.DataFrame:

@@ -7,7 +7,7 @@ sweep's scale.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal, TypeAlias
 
@@ -134,10 +134,38 @@ def level_names(rows: Iterable[Row]) -> tuple[str, ...]:
 ROW_TITLES = ("condition", "measure", "of", "against", "value", "95 % interval", "warning")
 
 
-def row_cells(row: Row) -> tuple[str, ...]:
-    """What a short table says of a row."""
+def row_lines(rows: Sequence[Row]) -> list[tuple[str, ...]]:
+    """What a short table says of rows: of a sweep's, each condition with the values of what is swept."""
+    name, swept = measure_names(rows), swept_names(rows)
+    return [
+        _line(row, name(row), ", ".join([row.condition, *(f"{one} {row.level(one)}" for one in swept)])) for row in rows
+    ]
+
+
+def _line(row: Row, measure: str, condition: str) -> tuple[str, ...]:
     numbers = number(row.value, row.unit), f"{number(row.low, row.unit)} to {number(row.high, row.unit)}"
-    return (row.condition, row.measure, row.of, row.against, *numbers, row.warning)
+    return (condition, measure, row.of, row.against, *numbers, row.warning)
+
+
+def swept_names(rows: Sequence[Row]) -> list[str]:
+    """The levels that every row has: those of a sweep, which no condition's name tells."""
+    return [name for name in level_names(rows) if all(row.level(name) is not None for row in rows)]
+
+
+def measure_names(rows: Iterable[Row]) -> Callable[[Row], str]:
+    """What tables call the measure of a row: with its decoding, or its tokens, where these rows have several."""
+    decodings: dict[str, set[str]] = {}
+    tokens: dict[tuple[str, str], set[str]] = {}
+    for row in rows:
+        decodings.setdefault(row.measure, set()).add(row.decoding)
+        tokens.setdefault((row.measure, row.of), set()).add(row.tokens)
+
+    def name(row: Row) -> str:
+        how = [row.decoding] if len(decodings[row.measure]) > 1 else []
+        where = [f"at {row.tokens}"] if len(tokens[row.measure, row.of]) > 1 else []
+        return ", ".join([row.measure, *how, *where])
+
+    return name
 
 
 def number(value: float, unit: str = "share") -> str:

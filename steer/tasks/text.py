@@ -39,12 +39,12 @@ class Words:
     vocabulary: tuple[str, ...]
 
     def prompt(self, text: str) -> Sequence[Piece]:
-        found = [Piece(word.group(), word.start(), word.end()) for word in re.finditer(r"\S+", text)]
+        pieces = [Piece(word.group(), word.start(), word.end()) for word in re.finditer(r"\S+", text)]
         known = set(self.vocabulary)
-        strange = dict.fromkeys(piece.token for piece in found if piece.token not in known)
+        strange = dict.fromkeys(piece.token for piece in pieces if piece.token not in known)
         if strange:
             raise PromptError(*(unknown("token", word, self.vocabulary) for word in strange))
-        return found
+        return pieces
 
     def answer(self, prompt: str, text: str) -> Sequence[Piece]:
         return self.prompt(text)

@@ -33,9 +33,10 @@ def recipe(tmp_path, monkeypatch: pytest.MonkeyPatch) -> str:
     return QUICK[0]
 
 
-def test_a_fault_of_the_input_has_a_traceback_only_with_debug(recipe: str):
-    plain = CliRunner().invoke(app, ["plan", "nosuch"])
-    shown = CliRunner().invoke(app, ["--debug", "plan", "nosuch"])
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_a_fault_of_the_input_has_a_traceback_only_with_debug(recipe: str, command: str):
+    plain = CliRunner().invoke(app, [command, "nosuch"])
+    shown = CliRunner().invoke(app, ["--debug", command, "nosuch"])
     assert plain.exit_code == shown.exit_code == 2
     assert "Traceback" not in plain.stderr
     assert "Traceback" in shown.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -49,6 +50,30 @@ def test_a_reader_that_has_seen_enough_is_no_fault():
     done = subprocess.run([*STEER, "ls"], stdout=write, stderr=subprocess.PIPE, text=True)
     os.close(write)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_closed_output_is_no_fault(tmp_path: Path):
+    """As under `>&-`, where Python has no stream to ask whether it is a terminal."""
+    write_result(made_result([made_row(0.5, 0.4, 0.6)]), tmp_path / "one")
+    closed = ["sh", "-c", 'exec "$@" >&-', "sh"]
+    done = subprocess.run([*closed, *STEER, "compare", tmp_path / "one", tmp_path / "one"], stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_copy_that_does_not_fit_is_told(steer, elsewhere: Path, monkeypatch: pytest.MonkeyPatch):
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    done = steer("cp", "tiny", "mine")
+    assert (done.exit_code, done.stderr) == (2, "error: cannot write mine/checkpoint.json: No space left on device\n")
+
+
+def test_a_place_is_named_once(steer, elsewhere: Path):
+    (elsewhere / "self.yaml").write_text("a: &a [*a]")
+    done = steer("run", "self.yaml", "--quiet")
+    assert done.exit_code == 2
+    assert "error: self.yaml:1:4: nested too deeply" in done.stderr
 
 
 def test_arguments_that_are_no_text_are_refused():

@@ -14,7 +14,7 @@ from tokens import TASK, VOCABULARY
 from steer.anatomy.nodes import Node, Site
 from steer.discover.roles import Score, role_scores
 from steer.discover.search import BestRoles
-from steer.engine.session import Found
+from steer.engine.session import RunOnBatch
 from steer.models.plain.model import PlainModel
 from steer.models.protocol import Batch, Reading
 from steer.plan.plan import CLEAN, Run
@@ -65,9 +65,9 @@ class Looking:
         self.layout = self.model.layout
         self.batches = [self.model.encode(examples, list(range(len(examples))))]
 
-    def reading(self, sites: Iterable[Site]) -> Iterator[Found]:
+    def reading(self, sites: Iterable[Site]) -> Iterator[RunOnBatch]:
         for batch in self.batches:
-            yield Found(batch, Run(CLEAN), self.patterns(batch))
+            yield RunOnBatch(batch, Run(CLEAN), self.patterns(batch))
 
     def patterns(self, batch: Batch) -> Reading:
         prompt, output = (batch.tokens[name].shape[1] for name in ("prompt", "answer"))

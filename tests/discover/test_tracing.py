@@ -16,7 +16,8 @@ from steer.discover.interchange import interchange
 from steer.discover.keep import find_circuit
 from steer.discover.lab import Lab
 from steer.discover.prune import Pruned
-from steer.discover.search import discover, heads_in_role
+from steer.discover.search import discover, heads_in_role, verify
+from steer.engine.engine import Engine
 from steer.models.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from steer.plan.plan import Run
 from steer.results.circuit import Circuit, Described, Edge, Member
@@ -76,6 +77,29 @@ def test_a_head_that_looks_is_no_output_head_even_where_it_is_needed(monkeypatch
     assert (roles["dec-cross-0.0"], roles["dec-cross-0.1"]) == (None, "output")
     assert found.evidence.look_alikes == {"dec-cross-0.0": "output"}
     assert found.evidence.check.smallest_circuit.faithfulness.value == 1.0  # nothing is outside: as the model itself
+
+
+def test_the_attention_that_a_circuit_keeps_is_of_a_head_in_it():
+    """Of two output heads the one that writes more is ablated with everything else outside the smallest set."""
+    made, judged = two_outputs(3.0, 1.0), episodes(40, (1, 1), 2)
+    found = discover(made, episodes(40, (1, 1), 1), judged, 40)
+    assert found.evidence.traced_from == ("dec-cross-0.0", "dec-cross-0.1")
+    for name in found.evidence.traced_from:
+        members = tuple(member.model_copy(update={"core": member.node == name}) for member in found.members)
+        other = found.model_copy(update={"members": members})
+        told = verify(made, other, found.evidence, judged, Engine(made.model), lambda done, text: None)
+        assert told.smallest_circuit.output_attention.head == name
+
+
+def test_without_heads_that_look_paths_are_judged_by_what_is_written(monkeypatch: pytest.MonkeyPatch):
+    given = two_outputs(1.0, 3.0), episodes(40, (1, 1), 1), episodes(40, (1, 1), 2), 40
+    assert discover(*given).evidence.read_by == "attention"
+    monkeypatch.setattr("steer.discover.search.role_scores", lambda lab: [])
+    found = discover(*given)
+    assert found.evidence.read_by == "writing"
+    assert found.evidence.traced_from == ("dec-cross-0.1", "dec-cross-0.0")
+    assert found.evidence.check.smallest_circuit.output_attention is None
+    assert not found.roles
 
 
 @pytest.mark.parametrize("turn", [1, -1])

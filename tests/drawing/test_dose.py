@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+import pytest
+from axes import ticks
 from made import made_result, made_row
+from matplotlib.axes import Axes
 
 from steer.drawing.figures.dose import axis_of, draw_dose
 from steer.drawing.figures.draw import drawings
@@ -28,6 +33,38 @@ def test_lines_are_the_rows_in_order():
     np.testing.assert_allclose(lines["up"].get_xydata(), [[-1, 0.4], [0, 0.5], [2, 0.7]])
     np.testing.assert_allclose(lines["random"].get_xydata(), [[-1, 0.55], [0, 0.5], [2, 0.4]])
     assert axes.get_xlabel() == "scale"
+
+
+def bands(axes: Axes) -> list[dict[float, tuple[float, float]]]:
+    """Of each line, place -> where its interval begins and ends."""
+    corners = [found.get_paths()[0].vertices.tolist() for found in axes.collections]
+    places = [{x: [y for at, y in one if at == x] for x, _ in one} for one in corners]
+    return [{x: (min(ys), max(ys)) for x, ys in one.items()} for one in places]
+
+
+def test_bands_are_the_rows_intervals():
+    rows = [replace(one, low=one.value - 0.2, high=one.value + 0.05) for one in ROWS[:4]]
+    (axes,) = draw_dose(made_result(rows)).axes
+    (band,) = bands(axes)
+    for one in rows[1:]:
+        assert band[one.level("scale")] == pytest.approx((one.low, one.high))
+
+
+def test_names_and_far_numbers_stand_at_their_own_ticks():
+    for name, values in (("checkpoint", "ba"), ("k", (64, 1, 8))):
+        rows = [row(0.1 * n, f"at {value}", ("set", "a"), (name, value)) for n, value in enumerate(values, 1)]
+        (axes,) = draw_dose(made_result(rows)).axes
+        named = ticks(axes.xaxis)
+        (line,) = axes.lines
+        found = {named[x]: y for x, y in line.get_xydata()}
+        assert found == pytest.approx({str(value): 0.1 * n for n, value in enumerate(values, 1)})
+
+
+def test_numbers_of_other_tokens_have_a_panel_of_their_own():
+    rows = [replace(one, tokens=name, of="a.k") for name in ("colours", "symbols") for one in ROWS]
+    first, second = draw_dose(made_result(rows)).axes
+    assert first.get_ylabel().endswith("of a.k at colours")
+    assert second.get_ylabel().endswith("of a.k at symbols")
 
 
 def test_controls_stand_last_in_the_legend():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +56,17 @@ def test_bars_of_several_heads_have_the_colour_that_the_legend_gives_them():
     assert {(name, named[colour]): end for name, _, _, end, colour in bars(axes)} == pytest.approx(values)
     spans = whiskers(axes)
     assert all(spans[round(place, 6)][0] == pytest.approx(end - 0.04) for _, place, _, end, _ in bars(axes))
+
+
+def test_bars_of_several_tokens_do_not_stand_on_one_another():
+    values = {"colours": 0.9, "symbols": 0.2}
+    rows = [replace(row("a", value, of="x.k", measure="r-squared"), tokens=name) for name, value in values.items()]
+    figure = draw_bars(result(rows))
+    named = legend(figure)
+    assert {named[colour]: end for *_, end, colour in bars(figure.axes[0])} == pytest.approx(
+        {f"at {name}": value for name, value in values.items()}
+    )
+    assert len({place for _, place, *_ in bars(figure.axes[0])}) == 2
 
 
 def test_the_clean_run_that_others_are_compared_with_is_grey():

@@ -100,7 +100,7 @@ FOUND = Circuit(
         threshold=0.1, scale="", majority=0.5, curve=((48, 0.98), (24, 0.9), (10, 0.3)),
         check=Check(
             judged_on="others", traced_heads=HeadSet(heads=2, faithfulness=Kept(**dict(about(0.43)))),
-            model_without={}, choice=Choice(without=(), right=NOTHING, other_argument=NOTHING),
+            model_without={}, choice=Choice(without=(), right=NOTHING, rival=NOTHING),
             smallest_circuit=SmallestSet(
                 heads=24, clean=about(0.5), faithfulness=Kept(**dict(about(0.8))),
                 random_circuits=GroupedSpread(mean=0.2, min=0.1, max=0.4), everything_ablated=about(0),

@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 from axes import cells, legend, pattern, result, row, ticks
-from matplotlib.collections import PathCollection
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection, PathCollection
 from matplotlib.colors import to_hex
 from matplotlib.patches import StepPatch
 
 from steer.drawing.figures.histogram import draw_histogram
-from steer.drawing.figures.pattern import draw_patterns
+from steer.drawing.figures.pattern import FRAMED, draw_patterns, pattern_figure, sheet_figure
 from steer.drawing.figures.rates import draw_rates
 from steer.drawing.figures.scatter import draw_scatter
 from steer.results.details import Histogram, Sample, Scatter, Transcript
@@ -56,6 +57,24 @@ def test_heads_of_one_condition_are_titled_with_their_roles():
     titles = {axes.get_title(loc="left"): axes for axes in figure.axes}
     np.testing.assert_allclose(cells(titles["enc-self-0.1 ($output)"]), panels[0].weights)
     np.testing.assert_allclose(cells(titles["dec-cross-1.5"]), panels[1].weights)
+
+
+def framed(axes: Axes) -> set[tuple[float, float]]:
+    """The middles of all frames: at which query and which key."""
+    frames = [one for found in axes.collections if isinstance(found, LineCollection) for one in found.get_segments()]
+    return {(float(one[:4, 1].mean()), float(one[:4, 0].mean())) for one in frames if len(one) == 5}
+
+
+def test_what_is_right_to_look_at_is_framed_where_query_meets_key():
+    """In a figure of its own, beside others, and small among all heads of the model."""
+    first = replace(pattern("enc-self-0.1", "clean", 1), right=((0, 3), (1, 2)))
+    second = replace(pattern("enc-self-0.2", "clean", 2), right=((1, 3),))
+    figures = [pattern_figure(first), draw_patterns(result([], first, second)), sheet_figure([first, second])]
+    for figure in figures:
+        maps = [axes for axes in figure.axes if axes.images and axes.get_title(loc="left")]
+        assert [framed(axes) for axes in maps] == [set(one.right) for one in (first, second)[: len(maps)]]
+        assert [text.get_text() for text in figure.legends[0].get_texts()] == [FRAMED]
+    assert not pattern_figure(pattern("enc-self-0.1", "clean", 1)).legends
 
 
 # Scatter
@@ -116,6 +135,27 @@ def test_the_legend_of_a_scatter_gives_each_label_the_colour_of_its_points():
     clouds = [found for found in axes.collections if isinstance(found, PathCollection)]
     assert legend(figure) == {to_hex(cloud.get_facecolor()[0]): kind for kind, cloud in zip("13", clouds, strict=True)}
     assert "index in question" in figure.legends[0].get_title().get_text()
+
+
+def shapes(axes: Axes) -> dict[str, str]:
+    """Colour -> mark of what a panel shows large."""
+    return {to_hex(line.get_color()): str(line.get_marker()) for line in axes.lines}
+
+
+def test_a_label_has_one_shape_in_every_panel_and_in_the_legend():
+    """Also where a panel lacks a label, and where there are more labels than shapes."""
+    kinds = tuple("1234567")
+    centres = {kind: (float(kind), 0.0) for kind in kinds}
+    whole = replace(points("a.k", "clean", 1), centres=centres, labels=(*kinds, "1"))
+    part = replace(points("a.k", "off", 2), centres={kind: centres[kind] for kind in kinds[2:]}, labels=("3", "4") * 4)
+    figure = draw_scatter(result([], whole, part))
+    names = legend(figure)
+    assert tuple(names.values()) == kinds
+    told = {to_hex(line.get_color()): str(line.get_marker()) for line in figure.legends[0].get_lines()}
+    first, second = map(shapes, figure.axes)
+    assert first == told
+    assert second == {colour: mark for colour, mark in told.items() if names[colour] in kinds[2:]}
+    assert len({*told.values()}) > 4
 
 
 # Histogram

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from made import made_result, made_row
@@ -63,6 +65,17 @@ def test_layer_by_head():
     assert bar.get_ylabel() == "logit difference"
 
 
+def test_layers_and_heads_stand_in_the_order_of_their_numbers():
+    rows = [patched(f"enc-self-{layer}.{head}.z", layer + head / 100) for layer in (10, 2, 1) for head in (11, 2, 0)]
+    (axes,) = panels(draw_heatmap(made_result([*ENDS, *rows])))
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["0", "2", "11"]
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == [f"enc-self-{n}.*.z" for n in (1, 2, 10)]
+    found = cells(axes)
+    assert all(
+        found[f"enc-self-{layer}.*.z", str(head)] == layer + head / 100 for layer in (1, 2, 10) for head in (0, 2, 11)
+    )
+
+
 def test_site_by_place_with_its_tokens():
     """Points of one stream stand in one panel, in the order of computation; places by number, then by name."""
     sites = ["enc-resid-0.pre", "enc-resid-0.mid"]
@@ -89,9 +102,24 @@ def test_a_picture_for_each_measure_and_none_without_sites():
     assert cells(axes) == {("enc-mlp-0", ""): 2.0, ("enc-mlp-1", ""): 4.0}
 
 
-def test_only_what_all_cells_share_is_said_above_them():
-    from dataclasses import replace
+def test_a_picture_for_each_point_of_a_sweep():
+    """No point's numbers may stand in the cells of another's."""
+    points = {0: (2.0, 4.0), 1: (3.0, 1.0)}
+    rows = [
+        replace(one, levels=(("seed", seed),))
+        for seed, (low, high) in points.items()
+        for one in (*ENDS, patched("enc-mlp-0", low), patched("enc-mlp-1", high))
+    ]
+    drawn = {name: part for name, _, part in drawings("heatmap", made_result(rows, recipe={"sweep": {"seed": [0, 1]}}))}
+    assert list(drawn) == ["heatmap", "heatmap-logit-difference-answer-forced-seed-1"]
+    for part, (seed, (low, high)) in zip(drawn.values(), points.items(), strict=True):
+        figure = draw_heatmap(part)
+        (axes,) = panels(figure)
+        assert cells(axes) == {("enc-mlp-0", ""): low, ("enc-mlp-1", ""): high}
+        assert f"white: clean, seed {seed}" in figure.get_suptitle()
 
+
+def test_only_what_all_cells_share_is_said_above_them():
     rows = [*ENDS, patched("enc-mlp-0", 2.0), patched("enc-mlp-1", 4.0)]
     rows = [replace(one, warning="few; odd" if one.site == "enc-mlp-1" else "few") for one in rows]
     title = draw_heatmap(made_result(rows)).get_suptitle()

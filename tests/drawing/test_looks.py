@@ -36,8 +36,14 @@ def test_a_size_that_is_none_and_an_unknown_format_are_said_at_once(size: str):
 def test_sources_are_sorted_and_roles_are_named():
     swept = [row(name, value) for name, value in SWEPT.items()]
     roles = {"primitive-pairing": ("enc-self-1.1",)}
-    for kind, order in (("keep-only-one", [0.62, 0.44, 0.31]), ("ablate-only-one", [0.31, 0.44, 0.62])):
-        (axes,) = draw_bars(result(swept, kind=kind, roles=roles)).axes
+    most, least = [0.62, 0.44, 0.31], [0.31, 0.44, 0.62]
+    chain = "chained-patch"
+    for kind, mode, order in (
+        ("keep-only-one", "", most), ("ablate-only-one", "", least),
+        (chain, "", most), (chain, "keep-only-one", most), (chain, "ablate-only-one", least),
+    ):  # fmt: skip
+        recipe = {"mode": mode} if mode else {}
+        (axes,) = draw_bars(result(swept, kind=kind, roles=roles, recipe=recipe)).axes
         drawn = sorted(bars(axes), key=lambda bar: bar[1])
         assert [end for *_, end, _ in drawn][2:] == pytest.approx(order)
         bold = [label.get_text() for label in axes.get_yticklabels() if label.get_fontweight() == "bold"]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import pytest
 from made import made_result, made_row
 
-from steer.drawing.tables import make_table, pairs, render, result_text
+from steer.drawing.tables import comparison_parts, make_table, pairs, render, result_text
+from steer.results.compare import compare_results
+from steer.results.rows import own_warning, shared_warnings
 
 LONG = "a condition with a name that no terminal of forty columns has room for in a single line"
 
@@ -39,6 +42,41 @@ def test_text_that_looks_like_markup_is_printed_as_it_is():
     assert render("[bold]x[/bold] :smile:", pairs([("[rule]", "[red]")])).split() == [
         "[bold]x[/bold]", ":smile:", "[rule]", "[red]",
     ]  # fmt: skip
+
+
+def test_no_two_rows_of_a_table_read_alike():
+    """Answers that are written and answers that are fed in; the points of a sweep."""
+    rows = [
+        made_row(value, 0.0, 1.0, measure=measure, decoding=how, levels=(("seed", seed),))
+        for measure, how, value in (
+            ("exact-match", "forced", 0.9),
+            ("exact-match", "greedy", 0.8),
+            ("m", "forced", 0.7),
+        )
+        for seed in (3, 4)
+    ]
+    made = made_result(rows)
+    other = made_result([replace(row, value=row.value / 2) for row in rows])
+    table, short = result_text("mine", made, [], known=False), [line[:-3] for line in made.card().rows]
+    side = compare_results(made, other)
+    for value, name in ((0.9, "exact-match, forced"), (0.8, "exact-match, greedy"), (0.7, "m")):
+        found = [line.split() for line in table.splitlines() if f" {value:.1%} " in line]
+        assert [line[: line.index("answer")] for line in found] == [[seed, "clean", *name.split()] for seed in "34"]
+        assert {line[1] for line in side.card().rows if line[3] == f"{value:.1%}"} == {name}
+        assert render(*comparison_parts(side)).count(f" {name} ") == 2
+    assert len(set(short)) == len(rows)
+    tokens = [made_row(0.5, 0.4, 0.6, measure="r-squared", of="a.k", tokens=name) for name in ("colours", "symbols")]
+    assert [line[1] for line in made_result(tokens).card().rows] == ["r-squared, at colours", "r-squared, at symbols"]
+
+
+def test_only_a_warning_of_every_row_is_said_once_for_all():
+    texts = ["few; odd", "odd; few", "few"]
+    rows = [made_row(0.5, 0.4, 0.6, condition=text, warning=text) for text in texts]
+    told = result_text("mine", made_result(rows), [], known=False)
+    assert [line for line in told.splitlines() if line.startswith("warning: ")] == ["warning: few"]
+    assert [own_warning(row, shared_warnings(rows)) for row in rows] == ["odd", "odd", ""]
+    assert shared_warnings(rows[:1]) == ["few", "odd"]
+    assert shared_warnings([*rows, made_row(0.5, 0.4, 0.6)]) == []
 
 
 def test_a_result_shows_units_positions_chance_and_warnings():

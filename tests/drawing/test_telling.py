@@ -71,7 +71,7 @@ def test_a_described_circuit_tells_the_numbers_of_its_evidence(path: Path):
     choice = circuit.evidence.check.choice
     (told,) = re.findall(r"choice +(\S+) of colours right; without (.+) (\S+), the other argument's (\S+)", text)
     assert tuple(told[1].split(", ")) == choice.without
-    wanted = (choice.right.clean, choice.right.ablated, choice.other_argument.ablated)
+    wanted = (choice.right.clean, choice.right.ablated, choice.rival.ablated)
     assert (told[0], *told[2:]) == tuple(f"{number.value:.1%}" for number in wanted)
 
 

@@ -11,13 +11,13 @@ from rig import COMMON, EPISODES, MORE, session
 from steer.anatomy.nodes import Node, Site
 from steer.engine.backends.local import Local
 from steer.engine.engine import Engine
-from steer.engine.session import Found
+from steer.engine.session import RunOnBatch
 from steer.plan.plan import Resampled
 
 Z = "enc.0.self_attn.z"
 
 
-def same_values(one: list[Found], two: list[Found]) -> bool:
+def same_values(one: list[RunOnBatch], two: list[RunOnBatch]) -> bool:
     return all(torch.equal(a.values[site], b.values[site]) for a, b in zip(one, two, strict=True) for site in a.values)
 
 
@@ -101,6 +101,6 @@ def test_other_episodes_make_room(engine: Engine):
     engine.hooks(two, ["logits"], keep=True)
     assert not engine.store.kept(one)
     assert list(engine.store.kept(two)) == ["logits"]
-    assert engine.store.held == engine.hooks(two, ["logits"])["logits"].nbytes
+    assert engine.store.bytes == engine.hooks(two, ["logits"])["logits"].nbytes
     engine.hooks(two, ["enc.0.self_attn.scores"], keep=True)  # too much beside what is kept of the same episodes
     assert list(engine.store.kept(two)) == ["logits"]

@@ -46,7 +46,9 @@ def test_patching_clean_values_changes_nothing(paper_model: Transformer, hook: s
     """Bitwise, for every hook, all heads at once and one head alone."""
     engine = make_engine(paper_model)
     batch = engine.batches(EPISODES[:6], 24)[0]
-    for site in [site for site in engine.layout.sites if STEPS.hook(site) == hook and site.port != "out"][:2]:
+    sites = [site for site in engine.layout.sites if STEPS.hook(site) == hook and site.port != "out"]
+    assert sites
+    for site in sites[:2]:
         run = Run("same", (Edit(site, Of(CLEAN)),), (LOGITS,), "same")
         (found,) = forced(session(engine, make_plan(Run(CLEAN), [run]), EPISODES[:6]))
         assert torch.equal(found.values[LOGITS], bare(paper_model, batch))

@@ -11,6 +11,7 @@ from by_hand import Trial, borrow, nothing
 from by_hand_net import Edits, Values, forward
 from handmade import chain, episodes
 from small import ask, net_of, of_arity, same, talker, trials
+from tokens import ID
 from torch import Tensor
 
 import steer
@@ -144,6 +145,28 @@ def test_controls_stand_beside_it():
     assert name.startswith("set_k_1")
 
 
+def probability(model: Checkpoint, shown: list, others: list) -> float:
+    """Of the right answers with the whole site taken from the other prompts, on average."""
+    found = []
+    for trial, episode in zip(trials(net_of(model), shown, others), shown, strict=True):
+        said = trial.run(borrow([SITE])(trial))["logits"].log_softmax(-1)
+        found.append(float(sum(said[n, ID[token]] for n, token in enumerate((*episode.answer, "EOS"))).exp()))
+    return sum(found) / len(found)
+
+
+def test_controls_are_what_they_are_called():
+    """Counterparts of other examples, and another model: both by hand where the whole site is exchanged."""
+    shown, own = [e for e, _ in PAIRS[:9]], [other for _, other in PAIRS[:9]]
+    lent, stranger = shuffled(shown, own, 0), with_random_weights(MODEL, 0)
+    assert lent != own
+    keys = COMMON | {"k": 1, "epochs": 1, "controls": ["shuffled", "random-weights"]}
+    keys["measures"] = [{"name": "answer-probability"}]
+    result = ask(MODEL, shown, [e for e, _ in PAIRS[9:19]], **keys)
+    found = {row.level(CONTROL): row.value for row in result.rows if row.level("k") == "whole"}
+    wanted = {None: probability(MODEL, shown, own), "shuffled": probability(MODEL, shown, lent)}
+    assert found == pytest.approx(wanted | {"random weights": probability(stranger, shown, own)}, rel=1e-6)
+
+
 def test_other_weights_leave_the_model_alone():
     before = {name: weight.clone() for name, weight in MODEL.transformer.named_parameters()}
     one, two = with_random_weights(MODEL, 0), with_random_weights(MODEL, 0)
@@ -169,6 +192,8 @@ def test_nothing_that_is_judged_is_learnt_from():
     lent = training_pairs(MODEL, wanted, Inputs(strangers, judged))  # what judges only lends its values
     assert len(lent.examples) >= 30
     assert {e.prompt for e in judged}.isdisjoint(e.prompt for e in (*lent.examples, *lent.counterparts))
+    given = training_pairs(MODEL, wanted, Inputs(strangers, others))  # and what training would borrow from
+    assert {e.prompt for e in others}.isdisjoint(e.prompt for e in (*given.examples, *given.counterparts))
     with pytest.raises(KeyedError, match="a search needs at least 8"):
         training_pairs(MODEL, wanted, Inputs(drawn, [counterpart(e, "index-in-question") for e in drawn]))
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Timer
 
 import pytest
 from parted import assert_same_rows, scheduler
 from small import checkpoint
 
 from steer.experiments import orders
-from steer.experiments.api import run_many
-from steer.experiments.cluster import opened
+from steer.experiments.api import build_recipe, run_many
+from steer.experiments.cluster import Doing, Round, opened
 from steer.experiments.many import Job, Outcome, run_paths
+from steer.experiments.orders import order_of
 from steer.models.checkpoint import save_checkpoint
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
@@ -51,6 +53,32 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def spread(address: str, *paths: str, force: bool = False) -> list[Outcome]:
     with opened(None, address) as cluster:
         return run_paths(list(map(Path, paths)), Job(out=Path("spread"), force=force), 1, lambda *_: None, cluster)
+
+
+class Lost:
+    """A client whose one future is lost with its worker, and done again."""
+
+    def __init__(self, status: str) -> None:
+        self.status, self.asked = status, 0
+
+    def submit(self, *given: object, **named: object) -> Lost:
+        return Lost("lost")
+
+    def add_done_callback(self, function: object) -> None:
+        self.asked += 1
+
+
+def test_what_is_lost_with_a_worker_is_waited_for_however_long_it_takes():
+    """It is no sign that the scheduler has gone: all would begin anew, and a part that kills would do so for ever."""
+    one = Doing(order_of(build_recipe("one", kind="clean", measures=[{"name": "exact-match"}])))
+    going = Round(Lost("running"), [one.order], lambda order, done: None)
+    going.doing = [one]
+    future = going.submit(one, "gather", len)
+    (key,) = one.futures
+    Timer(1.5, lambda: going.ended.put((one, key))).start()
+    assert going._next() == (one, key)
+    assert going._after(one, key) is None
+    assert future.asked == 2
 
 
 def test_a_batch_with_a_sweep_gives_the_results_of_one_process(home: Path):

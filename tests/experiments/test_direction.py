@@ -16,7 +16,7 @@ import steer
 from steer.base.errors import SteerError
 from steer.base.shipped import RECIPES
 from steer.experiments.direction import Points, Wanted, _from_points, find_direction, from_sae
-from steer.results.directions import About, Direction, read_direction, write_direction
+from steer.results.directions import About, Direction, random_like, read_direction, write_direction
 from steer.results.provenance import Weights
 from steer.tasks.compositional.counterparts import counterpart
 
@@ -199,3 +199,9 @@ def test_on_a_hugging_face_model_and_a_file_of_prompts():
         steer.direction(task=file, split="tests", **keys)
     with pytest.raises(SteerError):  # without a file there is nothing to look at
         steer.direction(**keys)
+
+
+def test_random_rows_are_as_long_as_those_they_stand_beside():
+    rows = np.random.default_rng(3).standard_normal((3, 7)) * np.array([[1.0], [10.0], [0.1]])
+    drawn = random_like(Direction(rows, About(way="probe", scores={})), 5).rows
+    np.testing.assert_allclose(np.linalg.norm(drawn, axis=1), np.linalg.norm(rows, axis=1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,11 +10,14 @@ import pytest
 from parted import assert_same_rows
 from small import checkpoint
 
-from steer.experiments import orders
+from steer.base.errors import SteerError
+from steer.experiments import orders, pool
 from steer.experiments.api import run
 from steer.experiments.one import run_experiment
-from steer.experiments.orders import AbsentError, Begun, Order, PoisonedError, order_of
+from steer.experiments.orders import Order, order_of
+from steer.experiments.pool import Pool
 from steer.experiments.spread import Sweep
+from steer.experiments.work import AbsentError, Begun, Parcel, PoisonedError, parcel_of
 from steer.models.checkpoint import load_checkpoint, save_checkpoint
 from steer.recipe.load import load_recipe
 
@@ -42,7 +46,7 @@ def save(folder: Path, seed: int) -> None:
     save_checkpoint(folder, made.transformer.float(), made.record)
 
 
-def finished(order: Order, begun: Begun, parcel: orders.Parcel | None = None):
+def finished(order: Order, begun: Begun, parcel: Parcel | None = None):
     """All parts of an order, by hand."""
     assert begun.cut is not None
     first = [orders.average(order, begun, shards, parcel) for shards in begun.cut.first]
@@ -60,6 +64,19 @@ def test_parts_of_an_order_give_the_rows_of_one_process(order: Order):
     assert_same_rows(one.rows, two.rows)
     assert one.provenance.hash == two.provenance.hash
     assert len(orders.SUBJECTS) == len(orders.EXPERIMENTS) == 1  # loaded once, prepared once
+
+
+def test_a_process_does_all_parts_of_an_order(order: Order, monkeypatch: pytest.MonkeyPatch):
+    one = run_experiment(load_recipe("sweep.yaml"), load_checkpoint("model"))
+    begun = pickle.loads(pool.do_whole(order))
+    assert begun.result is not None
+    assert_same_rows(one.rows, begun.result.rows)
+    broken = pickle.loads(pool.do_whole(replace(order, version="0.0.1")))
+    assert "not 0.0.1" in broken.faults[0]
+    monkeypatch.setattr(pool, "in_processes", lambda work, things, jobs: [(thing, None) for thing in things])
+    ((came, lost),) = Pool(2).run([order])
+    assert came is order
+    assert "ended from outside, 2 times over" in lost.faults[0]
 
 
 def test_a_small_experiment_is_a_single_part_and_a_known_one_is_none(order: Order):
@@ -121,7 +138,7 @@ def test_points_of_a_sweep_are_put_together_in_its_order_whichever_ends_first(or
 
 def test_a_model_that_is_not_there_is_asked_for_and_taken_from_a_parcel(order: Order):
     whole = finished(order, orders.begin(order))
-    parcel = orders.parcel_of(Path("model"))
+    parcel = parcel_of(Path("model"))
     Path("model").rename("elsewhere")
     orders.SUBJECTS.clear()
     orders.EXPERIMENTS.clear()
@@ -147,6 +164,6 @@ def test_equal_recipes_of_two_folders_are_two_orders(order: Order):
 
 
 def test_a_folder_that_is_too_large_is_not_sent(order: Order, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(orders, "LARGEST_PARCEL", 100)
-    with pytest.raises(orders.SteerError, match="put it on a path that they share"):
-        orders.parcel_of(Path("model"))
+    monkeypatch.setattr("steer.experiments.work.LARGEST_PARCEL", 100)
+    with pytest.raises(SteerError, match="put it on a path that they share"):
+        parcel_of(Path("model"))

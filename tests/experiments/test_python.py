@@ -106,6 +106,13 @@ def test_with_out_a_result_is_written_and_known(tmp_path: Path):
     assert steer.compare(one, again.folder).pairing == "paired"
 
 
+def test_changes_are_against_the_shipped_recipe_that_was_run_though_others_have_its_name(tmp_path: Path):
+    assert {"needed", "induction/needed", "swapping/needed"} <= {one["name"] for one in steer.ls()["recipes"]}
+    steer.run("needed", "tiny", changes={"episodes.count": 4}, out=tmp_path)
+    (listed,) = steer.results(tmp_path)
+    assert listed.changes == ("episodes.count=4",)
+
+
 FAULTS = [
     (lambda: steer.run({"kind": "clean"}), "measures: field required"),
     (lambda: steer.run({"kind": "claen", "measures": []}), "did you mean clean"),

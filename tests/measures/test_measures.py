@@ -22,7 +22,7 @@ from steer.measures.answers import AnswerMeasure, exact_match, exact_tokens, tok
 from steer.measures.attention import attention_accuracy, attention_mass, next_tokens
 from steer.measures.attribution import logit_attribution
 from steer.measures.collect import check_unit
-from steer.measures.representation import explained, principal_components, r_squared
+from steer.measures.explained import explained, principal_components, r_squared
 from steer.models.plain.config import ModelConfig
 from steer.models.plain.model import PlainModel
 from steer.models.plain.transformer import Transformer

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from steer.measures.representation import exchanged, explained, of_one_layout, r_squared
+from steer.measures.explained import exchanged, explained, of_one_layout, r_squared
 from steer.tasks.compositional.labels import labelled_tokens
 from steer.tasks.compositional.splits import make_splits
 
@@ -148,7 +148,7 @@ def test_tokens_of_one_episode_do_not_make_r2_surer():
 
 
 def test_an_r_squared_lies_in_its_own_interval():
-    """Drawing episodes anew adds noise, which lifts an R² near zero: the interval must still hold the number."""
+    """Resampling episodes adds noise, which lifts an R² near zero: the interval must still hold the number."""
     for seed in range(10):
         rng = np.random.default_rng(seed)
         found = explained(rng.normal(size=(200, 8)), rng.integers(0, 3, 200), np.arange(200), seed)

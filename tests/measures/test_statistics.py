@@ -1,7 +1,7 @@
 """Intervals and nulls against closed forms and by coverage: what is called 95 % is 95 %.
 
-Half of a 95 % interval is 1.96 standard errors wide. A standard error comes from a formula here, never from drawing
-anew, so that the two ways share nothing. An interval of 90 % would be a sixth narrower, one of 50 % two thirds.
+Half of a 95 % interval is 1.96 standard errors wide. A standard error comes from a formula here, never from
+resampling, so that the two ways share nothing. An interval of 90 % would be a sixth narrower, one of 50 % two thirds.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from steer.discover.lab import Lab
 from steer.discover.writers import logit_shares
 from steer.experiments.accuracy import accuracy
 from steer.measures.alignment import Alignment
+from steer.measures.attention import contribution
 from steer.models.checkpoint import load_checkpoint
 from steer.models.plain.config import ModelConfig
 from steer.models.plain.layout import plain_layout
@@ -110,13 +111,13 @@ def test_a_position_that_few_episodes_have_is_known_less_well():
     assert (rows[3].counted, rows[3].value) == (30, pytest.approx(20 / 30))
 
 
-@pytest.mark.parametrize("positions", [1, 4])
-def test_what_never_fails_is_still_uncertain(positions: int):
+@pytest.mark.parametrize(("positions", "count"), [(1, 1), (4, 5)])  # a row for each position, and one for all
+def test_what_never_fails_is_still_uncertain(positions: int, count: int):
     for value in (0.0, 1.0):
         rows = filled(np.full((50, positions), value), np.ones((50, positions)), hits=True).table(
             bootstrap_weights(50, 0)
         )
-        assert all((row.low, row.high) == wilson(int(50 * value), 50) for row in rows)
+        assert [(row.low, row.high) for row in rows] == [wilson(int(50 * value), 50)] * count
 
 
 def test_a_part_of_a_tally_is_that_of_its_episodes_alone():
@@ -206,6 +207,15 @@ def test_an_alignment_is_told_by_the_middle_95_percent():
 
 
 # Exact match by groups
+
+
+def test_a_ratio_that_is_the_same_in_every_example_is_certain():
+    """However much the clean mass varies: both are drawn together, and the ratio is of what was drawn."""
+    clean, half = Tally(40, 2), Tally(40, 2)
+    clean.put(list(range(40)), np.random.default_rng(2).random((40, 2)) + 0.1, np.ones((40, 2)))
+    half.put(list(range(40)), 0.5 * clean.values, np.ones((40, 2)))
+    (row,) = contribution(half, clean, bootstrap_weights(40, 0))
+    assert (row.low, row.value, row.high) == pytest.approx((0.5, 0.5, 0.5), abs=1e-12)
 
 
 def test_an_evaluation_counts_each_group_by_hand():

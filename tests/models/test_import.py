@@ -32,6 +32,7 @@ from foreign import (  # noqa: F401 - fixtures
 from steer.base.dice import Dice
 from steer.models.checkpoint import read_record
 from steer.models.importing import made
+from steer.models.record import Imported
 from steer.tasks.authors.generator import draw_long
 
 
@@ -45,8 +46,16 @@ def test_the_authors_file_gives_the_logits_of_pytorchs_layers(net: Net, steer, t
     record = read_record(out)
     assert record.imported is not None
     assert (record.config.max_length, record.config.dropout, record.task) == (256, 0.1, "authors")
-    assert record.imported.told["step"] == 200_000
+    assert record.imported.stated["step"] == 200_000
     assert "MLC_datasets" not in sys.modules
+
+
+def test_records_of_an_earlier_version_call_it_told():
+    about = {"file": "net.pt", "size": 3, "blob": "0" * 40}
+    older, newer = (Imported.model_validate(about | {key: {"step": 7}}) for key in ("told", "stated"))
+    assert older == newer
+    assert older.model_dump()["stated"] == {"step": 7}
+    assert Imported.model_validate(about).stated == {}
 
 
 def test_the_files_own_numbers_of_tokens_are_trusted(net: Net, steer, tmp_path: Path):

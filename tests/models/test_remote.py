@@ -79,6 +79,17 @@ def test_a_plan_that_needs_other_sites_is_refused_with_the_sites(home: Path):
     assert "rebuilt from weights" in str(caught.value)
 
 
+@pytest.mark.parametrize("family", ["t5", "bart"])
+def test_a_model_with_an_encoder_is_refused_with_the_reason(family: str, tmp_path: Path):
+    """nnsight itself would know no such model of one family, and take the other's decoder alone."""
+    save_model(tmp_path / "model", family, random_model(family, dtype=torch.float32))
+    (tmp_path / "lines.jsonl").write_text(json.dumps({"prompt": "w4 w9", "answer": "w30"}))
+    with pytest.raises(
+        SteerError, match="it has an encoder, and nnsight sends models of the task text-generation only"
+    ):
+        run(recipe(tmp_path, kind="clean"), remote="local")
+
+
 def test_only_models_of_the_hub_are_sent(home: Path):
     with pytest.raises(SteerError, match="a server knows models by their name on the Hub"):
         run(recipe(home, kind="clean"), remote=True)

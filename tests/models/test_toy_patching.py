@@ -256,7 +256,10 @@ def test_a_difference_that_the_clean_run_does_not_have_is_warned_of(installed, t
     for into in ("clean", "counterpart"):
         rows = ask(tmp_path, "one", lines, **recipe, into=into, measures=[MEASURES[2]]).rows
         assert all("the clean run does not prefer the right answer" in row.warning for row in rows)
-    lines = [PAIRED[0] | {"answer": words[1], "wrong": [words[0]]}] * 2
-    rows = ask(tmp_path, "one", lines, **recipe, into="counterpart", measures=[MEASURES[2]]).rows
+    other = [PAIRED[0] | {"answer": words[1], "wrong": [words[0]]}]
+    rows = ask(tmp_path, "one", other * 2, **recipe, into="counterpart", measures=[MEASURES[2]]).rows
     assert not any("prefer" in row.warning for row in rows)
+    rows = ask(tmp_path, "one", [*other * 3, *lines], **recipe, measures=[MEASURES[2]]).rows  # on average it does
+    assert rows[0].low < 0 < rows[0].value
+    assert all("prefer" in row.warning for row in rows)
     assert bare(trial) == {}

@@ -33,6 +33,8 @@ MINE, OTHER, THIRD = "enc-self-1.1", "enc-self-0.3", "enc-self-1.7"
         (heads({OTHER: 0.3, MINE: 0.7, THIRD: 0.5}), AS),
         (heads({MINE: (0.5, 0.6, 0.7), OTHER: (0.45, 0.5, 0.55)}), OPEN),  # more, within the intervals
         (heads({MINE: (0.5, 0.6, 0.7), OTHER: (0.65, 0.7, 0.75)}), OPEN),  # less, within the intervals
+        (heads({MINE: (0.5, 0.6, 0.7), OTHER: 0.45, THIRD: (0.1, 0.4, 0.55)}), OPEN),  # the third, which is wide, may
+        (heads({MINE: (0.5, 0.6, 0.7), OTHER: (0.3, 0.8, 0.95), THIRD: 0.75}), DIFFERS),  # the third keeps more surely
         (heads({MINE: 0.7, "enc-mlp-1": 0.8}), AS),  # not swept in the paper
         (heads({MINE: (0.05, 0.3, 0.5)}), DIFFERS),  # its interval reaches down to everything ablated
         (heads({MINE: (0.12, 0.3, 0.5)}), AS),
@@ -69,6 +71,7 @@ ONE, TWO = "enc-self-1.0", "enc-self-1.2"
         (heads({ONE: 0.5, TWO: 0.6, OTHER: 0.3}), DIFFERS),  # a third head costs more than both of them
         (heads({ONE: 0.3, TWO: 0.6, OTHER: 0.45}), DIFFERS),  # or more than one of them
         (heads({ONE: 0.3, TWO: (0.4, 0.5, 0.6), OTHER: (0.4, 0.45, 0.55)}), AS),  # not beyond the intervals
+        (heads({ONE: (0.5, 0.7, 0.8), TWO: 0.85, OTHER: (0.4, 0.71, 0.86), THIRD: 0.8}), DIFFERS),  # as the fourth does
         (heads({ONE: 0.5, TWO: 0.6, "enc-mlp-0": 0.1}), AS),
         (heads({ONE: (0.7, 0.8, 0.9), TWO: (0.7, 0.8, 0.9), OTHER: 0.89}), DIFFERS),  # losses within the intervals
         (heads({ONE: 0.5, TWO: (0.7, 0.8, 0.9), OTHER: 0.89}), DIFFERS),  # one of the two is not needed
@@ -96,9 +99,11 @@ def test_exact_match_reaches_the_papers(ends: Ends | float, told: str):
         ({"dec-cross-1.5": 2.0, "dec-cross-1.1": 1.99}, OPEN),
         ({"dec-cross-1.5": 2.0, "dec-cross-1.1": 2.01}, OPEN),
         ({"dec-cross-1.5": 2.0, "dec-mlp-1": 3.0, "dec.tok": 4.0}, AS),  # no heads
+        ({"dec-cross-1.5": 2.0, "dec-cross-1.1": 1.5, "dec-self-0.1": (0.2, 1.0, 1.995)}, OPEN),  # the third may
+        ({"dec-cross-1.5": 2.0, "dec-cross-1.1": (1.0, 3.0, 5.0), "dec-self-0.1": 2.5}, DIFFERS),  # the third does
     ],
 )
-def test_the_output_head_leads_the_heads(shares: dict[str, float], told: str):
+def test_the_output_head_leads_the_heads(shares: dict[str, Ends | float], told: str):
     rows = [row(value, of=name, measure="logit-attribution") for name, value in shares.items()]
     rows += [row(99.0, of="dec-self-0.1", measure="logit-attribution", position=2)]  # of one position alone
     assert verdict(claims.attribution, *rows) == told

@@ -10,10 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from made import made_result, made_row
 
 from steer.base.registry import Registry
 from steer.measures import MEASURES
 from steer.recipe.kinds import KINDS
+from steer.results.files import write_result
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "docs"))
@@ -142,6 +144,21 @@ def test_what_a_recipe_means_is_told_without_torch():
         "    assert not heavy, f'{arguments} loads {heavy}'\n"
     )
     started(program, json.dumps(COMMANDS))
+
+
+def test_a_saved_result_is_drawn_without_torch(tmp_path: Path):
+    rows = [made_row(0.5, 0.4, 0.6, condition=name, measure="exact-match") for name in ("clean", "after")]
+    write_result(made_result(rows), tmp_path)
+    program = (
+        "import sys\n"
+        "from typer.testing import CliRunner\n"
+        "from steer.commands import app\n"
+        "done = CliRunner().invoke(app, ['draw', sys.argv[1]])\n"
+        "assert done.exit_code == 0, (done.output, done.exception)\n"
+        "assert not {'torch', 'nnsight'} & set(sys.modules)\n"
+    )
+    started(program, str(tmp_path))
+    assert list(tmp_path.glob("*.png"))
 
 
 @pytest.mark.parametrize(("folder", "registry"), [("measures", MEASURES), ("recipe/kinds", KINDS)])

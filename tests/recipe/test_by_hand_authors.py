@@ -14,7 +14,7 @@ from small import ask, mass, net_of, of_arity, table, talker, trials, values
 from torch import Tensor
 
 from steer.measures.attention import accuracy_by_copies
-from steer.measures.representation import r_squared
+from steer.measures.explained import r_squared
 from steer.measures.variance import moments, share
 from steer.tasks.compositional.episode import Episode
 from steer.tasks.compositional.vocabulary import COLOURS, TOKENS

@@ -206,6 +206,28 @@ def test_a_path_edit_is_seen_by_one_port_alone():
     same(result, conditions(path=by_hand), trials(NET, EPISODES, OTHERS), SITES)
 
 
+def test_what_is_frozen_at_some_places_passes_on_the_rest():
+    """A stream held at the first place alone: at the others it is moved, and so is what is rebuilt behind it."""
+    point = "enc-resid-1.pre"
+    edits = [
+        {"sites": "enc-self-0.1.z", "scale": 3},
+        {"sites": point, "freeze": True, "places": [1]},
+        {"sites": "enc-self-1.0", "ablate": "zero", "into": "dec-cross-1.0.k"},
+    ]
+    result = ask(MODEL, EPISODES, **COMMON, conditions=[{"name": "held", "edits": edits}])
+
+    def by_hand(trial: Trial) -> Edits:
+        def keys(old: Tensor, seen: Values) -> Tensor:
+            return trial.net.read("dec-cross-1.0.k", seen["enc-resid-2.post"] - seen["enc-self-1.0.out"])
+
+        tripled = {"enc-self-0.1.z": lambda old, seen: 3 * old}
+        return {**tripled, point: put(trial.clean[point], [1]), "dec-cross-1.0.k": keys}
+
+    same(result, conditions(held=by_hand), trials(NET, EPISODES, OTHERS), SITES)
+    alone = COMMON | {"tensors": []}  # and it is no contradiction where the answer alone is read
+    assert ask(MODEL, EPISODES, **alone, conditions=[{"name": "held", "edits": edits}]).rows
+
+
 FAULTS = {
     "undoes edit 1": [{"sites": "enc-self-0.1.z", "scale": 2}, {"sites": "enc-self-0.1.z", "ablate": "zero"}],
     "is frozen and edited": [{"sites": "enc-self-0.1.z", "scale": 2}, {"sites": "enc-self-0.1.out", "freeze": True}],

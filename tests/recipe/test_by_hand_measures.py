@@ -10,7 +10,7 @@ from by_hand_net import ids
 from by_hand_task import labelled
 from small import MIXED, TWO, ask, checkpoint, mass, net_of, of_arity, table, trials, values
 
-from steer.measures.representation import explained
+from steer.measures.explained import explained
 from steer.results.details import Histogram, Pattern, Scatter
 from steer.tasks.compositional.vocabulary import COLOURS, TOKENS
 
@@ -242,3 +242,14 @@ def test_a_plot_of_some_points_gives_each_its_own_label():
     names = {1: "1st", 3: "3rd"}
     same = [names[places[n][2]] == label for n, label in zip(nearest, panel.labels, strict=True)]
     assert np.mean(same) > 0.98
+    for number, name in names.items():  # a centre is the mean of all points, drawn or not
+        centre = np.abs(plane[[label == number for *_, label in places]].mean(0))
+        np.testing.assert_allclose(np.abs(panel.centres[name]), centre, rtol=1e-3)
+
+
+def test_another_seed_draws_other_intervals_of_the_same_numbers():
+    keys = {"kind": "clean", "measures": [{"name": "logit-attribution", "components": "dec-cross-1.*"}]}
+    one, again, other = (ask(MODEL, TWO, **keys, seed=seed).rows for seed in (0, 0, 1))
+    assert one == again
+    assert [row.value for row in one] == [row.value for row in other]
+    assert all((a.low, a.high) != (b.low, b.high) for a, b in zip(one, other, strict=True) if a.position is None)

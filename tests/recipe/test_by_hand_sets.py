@@ -171,7 +171,7 @@ def donors(result) -> list[int]:
 
 def test_resampling():
     """Everybody has a donor of like length that is not they themselves; its values serve for all that is ablated."""
-    drawn = set()
+    drawn, differ = set(), False
     for seed in range(4):
         keys = {"kind": "ablate-set", "nodes": SET, "measures": LOGITS, "tensors": SITES, "seed": seed}
         result = ask(MODEL, MIXED, **keys, ablation={"value": "resample"})
@@ -181,12 +181,14 @@ def test_resampling():
         by_length = sorted(range(len(MIXED)), key=lambda row: len(MIXED[row].prompt))
         batches = [by_length[n : n + BATCH] for n in range(0, len(MIXED), BATCH)]
         assert all({found[row] for row in batch} == set(batch) for batch in batches)
+        differ |= len({tuple(batch.index(found[row]) for row in batch) for batch in batches}) > 1
         made = trials(NET, MIXED)
         for row, donor in enumerate(found):
             made[row].stand_in = of_donor(MADE[donor])
         same(result, {"nothing ablated": nothing, "set ablated": ablate(SET)}, made, SITES)
         drawn.add(tuple(found))
     assert len(drawn) > 1  # the seed decides
+    assert differ  # each batch is drawn for itself
 
 
 @pytest.mark.parametrize("ablation", [{"value": "zero"}, {"over": "token"}], ids=str)

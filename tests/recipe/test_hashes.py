@@ -9,6 +9,7 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -156,6 +157,52 @@ def test_the_weights_the_version_and_the_way_of_counting_belong_to_the_question(
     hashes.append(experiment_hash(asked, tiny))
     assert len(set(hashes)) == len(hashes)
     assert experiment_hash(asked, Checkpoint(tiny.transformer, tiny.record, "another name")) == hashes[-1]
+
+
+EDIT = {"sites": "enc-self-0.0.z", "ablate": "resample"}
+BY_BATCH = [
+    {"ablation": {"value": "resample"}},
+    {"ablation": {"over": "padded", "reference": "train"}},
+    {"kind": "intervene", "nodes": None, "conditions": [{"name": "lent", "edits": [EDIT]}]},
+]
+
+
+@pytest.mark.parametrize("keys", BY_BATCH)
+def test_memory_belongs_to_a_question_whose_numbers_follow_from_who_shares_a_batch(tiny: Checkpoint, keys: dict):
+    told = {"kind": "ablate-set", "nodes": "enc-self-0.0", "measures": [{"name": "exact-match"}]}
+    asked, plain = (recipe({k: v for k, v in (told | more).items() if v is not None}) for more in (keys, {}))
+    assert experiment_hash(asked, tiny, memory=1 << 20) != experiment_hash(asked, tiny)
+    assert experiment_hash(plain, tiny, memory=1 << 20) == experiment_hash(plain, tiny)
+
+
+OTHERWISE = {  # the same weights, read in another way, or asked other episodes
+    "the scale of positions": {"config": {"position_scale": 1.0}},
+    "how the heads are cut": {"config": {"heads": 8, "d_head": 8}},
+    "the activation": {"config": {"activation": "relu"}},
+    "which row is which token": {"vocabulary": "exchanged"},
+    "whose episodes": {"protocol": {"data_seed": 1}},
+}
+
+
+def read_otherwise(tiny: Checkpoint, change: dict[str, Any]) -> Checkpoint:
+    record = tiny.record
+    if "config" in change:
+        record = record.model_copy(update={"config": replace(record.config, **change["config"])})
+    if "vocabulary" in change:
+        *most, one, other = record.vocabulary
+        record = record.model_copy(update={"vocabulary": (*most, other, one)})
+    if "protocol" in change:
+        record = record.model_copy(update={"protocol": record.protocol | change["protocol"]})
+    return Checkpoint(tiny.transformer, record, tiny.name)
+
+
+def test_how_the_weights_are_read_belongs_to_the_question(tiny: Checkpoint):
+    asked = recipe(KINDS[0])
+    hashes = {"as it is": experiment_hash(asked, tiny)}
+    hashes |= {what: experiment_hash(asked, read_otherwise(tiny, change)) for what, change in OTHERWISE.items()}
+    assert len(set(hashes.values())) == len(OTHERWISE) + 1
+    words = tiny.record.model_copy(update={"description": "another", "history": [], "version": "0"})
+    assert experiment_hash(asked, Checkpoint(tiny.transformer, words, tiny.name)) == hashes["as it is"]
 
 
 def played(tiny: Checkpoint, **roles: tuple[str, ...]) -> Checkpoint:

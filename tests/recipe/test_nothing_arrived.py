@@ -17,7 +17,7 @@ from steer.engine.session import Inputs, Session
 from steer.experiments.api import build_recipe
 from steer.experiments.one import run_experiment
 from steer.measures.arrived import NOTHING_ARRIVED, Arrived
-from steer.measures.representation import explained
+from steer.measures.explained import explained
 from steer.models.checkpoint import load_checkpoint
 from steer.recipe.lower import lower
 from steer.tasks.compositional.splits import make_splits

@@ -9,6 +9,7 @@ import pytest
 from steer.base.errors import ConfigError, KeyedError, SteerError, keyed
 from steer.experiments.api import build_recipe, run
 from steer.recipe.load import load_recipe
+from steer.recipe.lower import lower
 
 MARK = "@"  # stands in front of what is at fault
 EXACT = "measures:\n  - {name: exact-match}\n"
@@ -95,3 +96,23 @@ def test_faults_of_a_block_belong_under_its_key():
     with pytest.raises(KeyedError) as caught, keyed("checkpoint"):
         raise SteerError("one", "two")
     assert caught.value.faults == ("checkpoint: one", "checkpoint: two")
+
+
+@pytest.mark.parametrize(("places", "times"), [("all", 1), ("each", 2)])
+def test_a_recipe_is_lowered_again_only_where_its_runs_depend_on_the_examples(
+    places: str, times: int, monkeypatch: pytest.MonkeyPatch
+):
+    lowered: list[object] = []
+
+    def counting(*arguments: object) -> object:
+        lowered.append(arguments)
+        return lower(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("steer.recipe.load.lower", counting)
+    recipe = build_recipe(
+        kind="activation-patch", checkpoint="tiny", variable="index-in-question", sites="enc-resid-0.post",
+        places=places, episodes={"count": 2, "arity": 2}, measures=[{"name": "exact-match"}],
+    )  # fmt: skip
+    rows = run(recipe).rows
+    assert len(lowered) == times
+    assert (len({row.condition for row in rows}) > 3) == (places == "each")

@@ -62,6 +62,13 @@ def test_one_result_with_a_column_for_each():
     assert from_json(to_json(result), "made").rows == result.rows
 
 
+def test_a_sweep_says_how_many_examples_its_smallest_point_has():
+    """No number of it is of fewer; each row says its own."""
+    result = steer.run(COMMON | {"nodes": "enc-self-0.*", "sweep": {"episodes.count": [5, 3, 4]}})
+    assert [row.examples for row in result.rows if row.position is None and row.condition == "set ablated"] == [5, 3, 4]
+    assert result.provenance.examples == 3
+
+
 def test_another_value_is_another_question():
     tiny = load_checkpoint("tiny")
 
@@ -125,5 +132,7 @@ def test_steering_without_a_control_says_so():
         "kind": "steer", "checkpoint": "tiny", "variable": "index-in-question", "sets": sets,
         "episodes": {"arity": 2, "count": 4}, "measures": [{"name": "exact-match"}],
     }  # fmt: skip
-    assert all("name a `control`" in row.warning for row in steer.run(keys).rows)
-    assert not any("control" in row.warning for row in steer.run(keys | {"no_control": "a test"}).rows)
+    told, quiet = steer.run(keys).rows, steer.run(keys | {"no_control": "a test"}).rows
+    assert len(told) == len(quiet) == 3  # before, the set and the ceiling
+    assert all("name a `control`" in row.warning for row in told)
+    assert not any("control" in row.warning for row in quiet)

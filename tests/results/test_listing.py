@@ -18,6 +18,7 @@ def test_what_is_other_what_is_more_and_what_is_left_out():
         ("freeze is left out",): without,
         ("episodes.count=50", "episodes.arity is left out"): SHIPPED | {"episodes": {"count": 50}},
         ("places=[1, 2]", "freeze is left out"): without | {"places": [1, 2]},
+        ("measures=[1 entry]",): SHIPPED | {"measures": [{}]},
         ("seed=none", "measures=[2 entries]"): SHIPPED | {"seed": None, "measures": [{}, {}]},
     }
     for told, content in cases.items():

@@ -219,7 +219,7 @@ def silenced(nodes: Sequence[str]) -> Condition:
 
 
 def say(trial: Trial, condition: Condition, longest: int, end: int | None) -> list[int]:
-    """The model's own answer, the condition's edits made anew at every step."""
+    """The model's own answer, the condition's edits made again at every step."""
     said: list[int] = []
     while len(said) < longest and (end is None or end not in said):
         now = trial.saying([*trial.said, *said])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rig import NAMES
 from tokens import RECIPE
 
-from steer.engine.session import Found, Session
+from steer.engine.session import RunOnBatch, Session
 from steer.plan.plan import Plan
 from steer.recipe.lower import lower
 
@@ -14,5 +14,5 @@ def plan_of(recipe: dict) -> Plan:
     return lower(RECIPE.validate_python(recipe), NAMES).plan
 
 
-def forced(found: Session) -> list[Found]:
+def forced(found: Session) -> list[RunOnBatch]:
     return [one for one in found if one.written is None]

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from steer.experiments import orders
+from steer.experiments.work import AbsentError
 
 REAL, BEGIN = orders.gather, orders.begin
 WORD = "sabotaged"  # in the name of a recipe that something happens to
@@ -48,7 +49,7 @@ def greedy(order: Any, *given: Any, **named: Any) -> Any:
 def unseeing(order: Any, parcel: Any = None) -> Any:
     """As if the model's folder were not there."""
     if parcel is None:
-        raise orders.AbsentError(order.checkpoint)
+        raise AbsentError(order.checkpoint)
     return BEGIN(order, parcel)
 
 

@@ -110,7 +110,7 @@ def test_strict_questions_keep_out_of_what_training_shows(monkeypatch: pytest.Mo
     drawn = [episode for part in slices.make_slices.__wrapped__(0).values() for episode in part]
     monkeypatch.setattr(slices, "make_splits", lambda seed: replace(real, train=tuple(drawn[::2])))
     shown = {splits.conjunction(episode) for episode in drawn[::2]}
-    anew = {splits.conjunction(episode) for part in slices.make_slices.__wrapped__(0).values() for episode in part}
+    new_ones = {splits.conjunction(episode) for part in slices.make_slices.__wrapped__(0).values() for episode in part}
     assert len(shown) > 20
-    assert not anew & shown
-    assert not anew & real.held_out
+    assert not new_ones & shown
+    assert not new_ones & real.held_out

@@ -67,6 +67,13 @@ def test_a_file_is_a_task(tmp_path: Path):
     assert list(task.examples(task.selection(count=1, split="all"), 0, "city")) == [first]
 
 
+def test_a_label_may_be_empty_and_a_line_may_have_none(tmp_path: Path):
+    lines = [GOOD | {"labels": labels} for labels in ({"subject": ""}, {"subject": 0}, {}, {"subject": "x"})]
+    task = read_prompts(jsonl(tmp_path / "a.jsonl", *lines), "steer", WORDS, "a.jsonl")
+    found = [task.labelled(one, "subject", "subject") for one in task.split("all", 0)]
+    assert found == [[((PROMPT, 0), 1)], [((PROMPT, 0), 2)], [], [((PROMPT, 0), 3)]]
+
+
 def test_a_span_is_every_token_that_shares_a_character():
     pieces = [Piece("un", 0, 2), Piece("kind", 2, 6), Piece("ly", 6, 8)]
     assert [covered(pieces, *ends) for ends in ((0, 2), (1, 3), (2, 6), (5, 8), (8, 9))] == [
@@ -209,6 +216,8 @@ def test_other_files_at_fault(tmp_path: Path):
     assert faults(table(tmp_path / "b.csv", ["prompt", "answer", "wrong"], ["a", "b", "[c"]))[0].startswith(
         "b.csv:2: wrong: is not valid JSON"
     )
+    twice = table(tmp_path / "t.csv", ["prompt", "answer", "prompt"], ["a", "b", "c"])
+    assert faults(twice) == ["t.csv:1: the column 'prompt' stands here twice"]  # of two the last would be taken
     misnamed = table(tmp_path / "c.csv", ["clean", "corupted", "label"], ["a", "b", "c"])
     assert faults(misnamed, "eap-ig") == ["c.csv:2: has no column 'corrupted'; did you mean 'corupted'?"]
     assert faults(jsonl(tmp_path / "d.json", {"lines": []})) == [

@@ -153,6 +153,7 @@ def test_a_span_that_cuts_tokens_is_said_on_every_row(tmp_path: Path, monkeypatc
     monkeypatch.setattr(Prompts, "cut_spans", lambda self, example: {"question"} if example.line == 1 else set())
     patch = {"kind": "activation-patch", "variable": "order", "sites": "enc-resid-0.pre", "places": "question"}
     rows = run(build_recipe(**patch, task=str(path), checkpoint="tiny", measures=[{"name": "exact-match"}])).rows
+    assert rows
     assert all("spans that cut a token: 'question' in 1 of 2 examples" in row.warning for row in rows)
     patch |= {"places": "all", "measures": [{"name": "attention-mass", "heads": "dec-cross-0.0", "span": "question"}]}
     rows = run(build_recipe(**patch, task=str(path), checkpoint="tiny")).rows

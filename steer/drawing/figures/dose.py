@@ -84,13 +84,17 @@ def draw_dose(result: Result) -> Figure:
 
 
 def _counted(row: Row) -> tuple[str, ...]:
-    return (row.measure, row.of, row.against, row.decoding)
+    return (row.measure, row.of, row.against, row.decoding, row.tokens)
 
 
 def _words(row: Row) -> str:
     rate = row.measure == "exact-match" and row.against == "counterfactual"
     against = ", as predicted" if rate else f", against {row.against}" if row.against != "answer" else ""
-    return f"{row.measure.replace('-', ' ')}{against}" + (f"\nof {row.of}" if row.of else "")
+    return (
+        f"{row.measure.replace('-', ' ')}{against}"
+        + (f"\nof {row.of}" if row.of else "")
+        + (f" at {row.tokens}" if row.tokens else "")
+    )
 
 
 def _fill(axes: Axes, rows: Sequence[Row], axis: Axis) -> None:

@@ -7,6 +7,7 @@ lens, which changes nothing, there is a picture for each condition, from light (
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -21,7 +22,7 @@ from steer.anatomy.nodes import Site, parse_site
 from steer.drawing.figures.theme import COLUMN, HEAT, INK, new_figure, short, title
 from steer.results.details import PlaceTokens
 from steer.results.result import Result
-from steer.results.rows import Row, shared_warnings
+from steer.results.rows import Row, shared_warnings, swept_names
 
 CELL = 0.17  # inches
 EMPTY = "#dddddd"
@@ -45,14 +46,16 @@ class Panel:
 
 
 def series(rows: Sequence[Row]) -> dict[tuple[str, ...], list[Row]]:
-    """The rows by what they count: a picture each."""
-    found: dict[tuple[str, ...], list[Row]] = {}
+    """The rows by what they count, at each point of a sweep: a picture each."""
+    lines: dict[tuple[str, ...], list[Row]] = {}
+    swept = swept_names(rows)
     for row in rows:
+        point = tuple(f"{name} {row.level(name)}" for name in swept)
         if is_lens(row):
-            found.setdefault((row.measure, row.condition, row.against), []).append(row)
+            lines.setdefault((row.measure, row.condition, row.against, *point), []).append(row)
         elif row.position is None:
-            found.setdefault((row.measure, row.of, row.against, row.decoding), []).append(row)
-    return {key: mine for key, mine in found.items() if any(row.site for row in mine)}
+            lines.setdefault((row.measure, row.of, row.against, row.decoding, *point), []).append(row)
+    return {key: mine for key, mine in lines.items() if any(row.site for row in mine)}
 
 
 def is_lens(row: Row) -> bool:
@@ -63,7 +66,8 @@ def is_lens(row: Row) -> bool:
 def heatmaps(result: Result) -> Iterator[tuple[str, Result]]:
     """The name of each picture, and the rows that it shows."""
     for number, (key, rows) in enumerate(series(result.rows).items()):
-        name = "heatmap" if number == 0 else "-".join(["heatmap", *(word.replace(" ", "-") for word in key if word)])
+        words = (re.sub(r"[^\w.-]+", "-", word) for word in key if word)  # part of a file's name
+        name = "heatmap" if number == 0 else "-".join(["heatmap", *words])
         yield name, replace(result, rows=rows)
 
 
@@ -86,6 +90,9 @@ def draw_heatmap(result: Result) -> Figure:
     count = result.provenance.examples
     where = f"{count:,} example{'s' * (count > 1)}; "
     where += rows[0].condition if is_lens(rows[0]) else f"white: {_end(rows, 'nothing').condition}"
+    sweep = result.provenance.recipe.get("sweep") or {}
+    swept = [name for name in swept_names(rows) if name.removesuffix(" (swept)") in sweep]
+    where += "".join(f", {name} {rows[0].level(name)}" for name in swept)
     title(figure, replace(result, rows=warned), where)
     return figure
 

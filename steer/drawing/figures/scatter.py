@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from textwrap import fill
 from typing import TypeAlias
 
@@ -17,6 +17,7 @@ from steer.results.rows import find
 
 PANEL = 1.42  # inches
 MARKS = ("o", "s", "^", "D", "v")  # shape as well as colour tells labels apart
+MOST = 6  # labels in a line of the legend
 Colours: TypeAlias = dict[str, str]  # of each label
 
 
@@ -53,16 +54,17 @@ def draw_scatter(result: Result) -> Figure:
 
 
 def _fill(axes: Axes, panel: Scatter, colours: Colours, numbers: str) -> None:
-    for number, (kind, centre) in enumerate(sorted(panel.centres.items())):
+    for number, (kind, mark) in enumerate(_marks(colours).items()):
+        if kind not in panel.centres:
+            continue
         mine = [n for n, label in enumerate(panel.labels) if label == kind]
-        mark = MARKS[number % len(MARKS)]
         x, y = ([axis[n] for n in mine] for axis in (panel.x, panel.y))
         size = 9 / (number + 1)  # later ones smaller: where points coincide, both are seen
         axes.scatter(x, y, s=size, marker=mark, color=colours[kind], alpha=0.5, linewidths=0, rasterized=True)
         for edge, width in (("white", 2.2), (INK, 0.8)):
             axes.plot(
-                *centre, marker=mark, markersize=6.5 - 1.5 * number, color=colours[kind], markeredgecolor=edge,
-                markeredgewidth=width, zorder=3 + number,
+                *panel.centres[kind], marker=mark, markersize=max(2.0, 6.5 - 1.5 * number), color=colours[kind],
+                markeredgecolor=edge, markeredgewidth=width, zorder=3 + number,
             )  # fmt: skip
     if not any(panel.variance):
         axes.text(0.5, 0.25, "no variance", transform=axes.transAxes, ha="center", fontsize=7)
@@ -73,6 +75,11 @@ def _fill(axes: Axes, panel: Scatter, colours: Colours, numbers: str) -> None:
     axes.set_xlabel(f"PC 1 ({first:.0%})", fontsize=6, labelpad=2)
     axes.set_ylabel(f"PC 2 ({second:.0%})", fontsize=6, labelpad=2)
     axes.margins(0.08)
+
+
+def _marks(kinds: Iterable[str]) -> dict[str, str]:
+    """The same shape for a label in every panel, whichever labels a panel has."""
+    return {kind: MARKS[number % len(MARKS)] for number, kind in enumerate(kinds)}
 
 
 def _numbers(panel: Scatter, result: Result) -> str:
@@ -88,9 +95,9 @@ def _legend(
     labels = " / ".join(dict.fromkeys(titles.get(panel.label, panel.label) for panel in panels))
     marks = [
         Line2D([], [], color=colours[kind], marker=mark, linestyle="none", markersize=5)
-        for kind, mark in zip(kinds, MARKS, strict=False)
+        for kind, mark in _marks(colours).items()
     ]
     figure.legend(
         marks, kinds, title=f"{labels} (large: centroid)", title_fontsize=7, loc="outside lower center",
-        ncols=len(kinds), frameon=False,
+        ncols=min(len(kinds), MOST), frameon=False,
     )  # fmt: skip

@@ -185,8 +185,8 @@ def _labels(rows: list[Row], result: Result) -> list[str]:
     """Conditions by their names; where several are tried, with the nodes that each edits."""
     tried = [row.condition for row in rows if row.condition not in (BEFORE, *NAMES)]
     sites = {name: result.provenance.edited.get(name, ()) for name in tried if len(tried) > 1}
-    nodes = {name: tuple(dict.fromkeys(site.rpartition(".")[0] for site in found)) for name, found in sites.items()}
-    where = {name: f"\n{', '.join(found)}" for name, found in nodes.items() if 0 < len(found) <= SEVERAL}
+    nodes = {name: tuple(dict.fromkeys(site.rpartition(".")[0] for site in own)) for name, own in sites.items()}
+    where = {name: f"\n{', '.join(own)}" for name, own in nodes.items() if 0 < len(own) <= SEVERAL}
     return [NAMES.get(name, short(name)) + where.get(name, "") for name in (row.condition for row in rows)]
 
 

@@ -33,7 +33,7 @@ HELD = {"wrong": "above the wrong answers'", "counterfactual": "above the counte
 
 
 class Series:
-    """The bars or lines of a figure, named by what differs between them: measure, head, `against`, decoding."""
+    """The bars or lines of a figure, named by what differs between them: measure, head, `against`, decoding, tokens."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self.rows = rows
@@ -41,6 +41,7 @@ class Series:
         self.against = len({row.against for row in rows}) > 1
         self.heads = _several((row.measure, row.of) for row in rows)
         self.decodings = _several((row.measure, row.decoding) for row in rows)
+        self.tokens = _several((row.measure, row.tokens) for row in rows)
 
     @property
     def names(self) -> list[str]:
@@ -52,6 +53,7 @@ class Series:
             f"on the {row.against}" if self.against and row.against else "",
             row.of if row.measure in self.heads else "",
             row.decoding if row.measure in self.decodings else "",
+            f"at {row.tokens}" if row.measure in self.tokens else "",
         ]
         return ", ".join(filter(None, words)) or _plain(row.measure)
 
@@ -119,8 +121,8 @@ def _conditions(result: Result, rows: list[Row]) -> list[str]:
         return conditions
     ends = {row.condition for row in rows if row.end}
     first = {row.condition: row.value for row in reversed(rows)}
-    least_first = "ablate" in (result.provenance.kind, str(result.provenance.recipe.get("mode", "")))
-    sign = 1 if least_first or result.provenance.kind == "ablate-only-one" else -1
+    least_first = "ablate-only-one" in (result.provenance.kind, result.provenance.recipe.get("mode"))
+    sign = 1 if least_first else -1
     swept = sorted((name for name in conditions if name not in ends), key=lambda name: sign * first[name])
     return [*(name for name in conditions if name in ends), *swept]
 

@@ -171,7 +171,8 @@ def save_figure(figure: Figure, folder: Path, name: str, look: Look = PLAIN) -> 
     if look.size:
         width, *height = look.size
         figure.set_size_inches(width, height[0] if height else figure.get_figheight())
-    figure.draw_without_rendering()
+    if layout := figure.get_layout_engine():
+        layout.execute(figure)
     figure.set_layout_engine("none")
     for suffix in formats_of(look):
         write_atomically(folder / f"{name}.{suffix}", rendered(figure, suffix))

@@ -53,25 +53,25 @@ class Local:
         """Take the steps from start to stop, applying changes at hooks; give what was read, by hook."""
         wanted = set(reads) | set(changes)
         hooks = [hook for hook in order if hook in wanted]
-        found: dict[str, Tensor] = {}
+        seen: dict[str, Tensor] = {}
         try:
             if changes:
                 with self.traced.trace(state, start, stop, fn=self.module.run):
-                    visit(self.traced, hooks, changes, found)
+                    visit(self.traced, hooks, changes, seen)
             else:
-                self.listen(state, start, stop, hooks, found)
+                self.listen(state, start, stop, hooks, seen)
         except SteerError:
             raise
         except Exception as error:
-            place = hooks[len(found)] if len(found) < len(hooks) else "the end"
+            place = hooks[len(seen)] if len(seen) < len(hooks) else "the end"
             raise PassError(f"the pass from {start} failed at {place}: {type(error).__name__}: {error}") from error
-        return {hook: found[hook] for hook in reads}
+        return {hook: seen[hook] for hook in reads}
 
-    def listen(self, state: Any, start: str, stop: str | None, hooks: Sequence[str], found: dict[str, Tensor]) -> None:
+    def listen(self, state: Any, start: str, stop: str | None, hooks: Sequence[str], seen: dict[str, Tensor]) -> None:
         """The same steps, and what passes through the hooks on the way."""
 
         def keep(name: str) -> Callable[[Any, Any, Tensor], None]:
-            return lambda module, given, value: found.update({name: value})
+            return lambda module, given, value: seen.update({name: value})
 
         listening = [self.module.get_submodule(name).register_forward_hook(keep(name)) for name in hooks]
         try:
@@ -85,12 +85,12 @@ class PassError(RuntimeError):
     """A forward pass failed: a bug, not a fault of an input, so it is shown with its traceback."""
 
 
-def visit(traced: Any, hooks: Sequence[str], changes: Mapping[str, Sequence[Change]], found: dict[str, Tensor]) -> None:
+def visit(traced: Any, hooks: Sequence[str], changes: Mapping[str, Sequence[Change]], seen: dict[str, Tensor]) -> None:
     for name in hooks:
         hook = traced.get(name)
         value = hook.output
         for change in changes.get(name, ()):
-            value = change(value, found)
+            value = change(value, seen)
         if name in changes:
             hook.output = value
-        found[name] = value
+        seen[name] = value

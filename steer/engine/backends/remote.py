@@ -64,13 +64,13 @@ class Remote:
         given, network = inputs_of(state), self.network
         try:
             with torch.no_grad(), network.trace(**given, remote=self.how):
-                found: Any = save(visit(network, visits))
+                saved: Any = save(visit(network, visits))
         except SteerError:
             raise
         except Exception as error:
             reason = " ".join(str(error).split())[-300:]
             raise SteerError(f"the server did not run a forward pass ({type(error).__name__}: {reason})") from error
-        return {hook: found[hook] for hook in reads}
+        return {hook: saved[hook] for hook in reads}
 
 
 def inputs_of(state: Any) -> dict[str, Tensor]:
@@ -83,10 +83,10 @@ def inputs_of(state: Any) -> dict[str, Tensor]:
 
 def visit(network: Any, visits: Sequence[tuple[str, Mapping[str, Any], Sequence[Sent], bool]]) -> dict[str, Tensor]:
     """Edit and read at each tap, in the order in which the forward pass meets them."""
-    found = {}
+    values = {}
     for hook, tap, edits, is_read in visits:
         if not tap["path"]:
-            found[hook] = network.output.logits
+            values[hook] = network.output.logits
             continue
         module = network.get(tap["path"])
         value = module.input if tap["ahead"] else module.output
@@ -98,8 +98,8 @@ def visit(network: Any, visits: Sequence[tuple[str, Mapping[str, Any], Sequence[
         elif edits:
             module.output = value.flatten(2)
         if is_read:
-            found[hook] = value
-    return found
+            values[hook] = value
+    return values
 
 
 def put(value: Tensor, head: int | None, tree: Tree, places: Tensor | None) -> Tensor:

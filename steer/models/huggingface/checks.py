@@ -35,12 +35,12 @@ def tolerance_of(model: HuggingFaceModel, table: Mapping[str, float] = TOLERANCE
 
 def forward(model: HuggingFaceModel, batch: Batch) -> Finding:
     """Every step against the model's own forward pass; the place is the first step that parts."""
-    found, worst = met_on(model, batch), Worst(tolerance_of(model))
+    values, worst = met_on(model, batch), Worst(tolerance_of(model))
     parts = [(rows, part, own_forward(model, part)) for rows, part in parts_of(model, batch)]
-    for hook in (hook for hook in found if hook in parts[0][2]):
+    for hook in (hook for hook in values if hook in parts[0][2]):
         sequence = _sequence(model, hook)
         for rows, part, wanted in parts:
-            value, own = _by_query(hook, found[hook][rows]), _by_query(hook, wanted[hook])
+            value, own = _by_query(hook, values[hook][rows]), _by_query(hook, wanted[hook])
             keys = _real_keys(model, hook, batch, rows) if part is not batch and hook.endswith(".pattern") else None
             value = value[batch.real[sequence][rows]]
             worst.see(_step(model, hook), value if keys is None else value[:, :, keys], own[part.real[sequence]])
@@ -104,16 +104,16 @@ def _first_ports(model: HuggingFaceModel) -> Iterator[Site]:
 def _ports(model: HuggingFaceModel, batch: Batch, values: Reading, worst: Worst) -> None:
     layout = model.layout
     for port in (site for node in layout.nodes for site in layout.inputs(node)):
-        found = model.read(port, values[layout.stream(port)], batch)
-        worst.see(str(port), found, values[port], batch.real[layout.sequence(port)])
+        read = model.read(port, values[layout.stream(port)], batch)
+        worst.see(str(port), read, values[port], batch.real[layout.sequence(port)])
 
 
 def _heads(model: HuggingFaceModel, batch: Batch, values: Reading, worst: Worst) -> None:
     for block in model.layout.blocks:
         if block.heads:
-            found = fold.total(model.module, block, lambda node: values[Site(node, "out")])
+            total = fold.total(model.module, block, lambda node: values[Site(node, "out")])
             real = batch.real[model.layout.sequence(Site(block.nodes[0], "z"))]
-            worst.see(path_of(block), found, values.hooks[f"{path_of(block)}.out"], real)
+            worst.see(path_of(block), total, values.hooks[f"{path_of(block)}.out"], real)
 
 
 def _patterns(model: HuggingFaceModel, batch: Batch, values: Reading, worst: Worst) -> None:

@@ -24,8 +24,8 @@ def own_values(model: HuggingFaceModel, batch: Batch) -> Finding:
     worst = Worst(0.0)
     for site in edited_sites(model):
         hook, start = model.steps.hook(site), model.steps.step(site)
-        found = met_on(model, batch, {hook: lambda value, hook=hook: clean[hook]}, start, clean)  # type: ignore[misc]
-        worst.see(str(site), found["logits"], clean["logits"])
+        values = met_on(model, batch, {hook: lambda value, hook=hook: clean[hook]}, start, clean)  # type: ignore[misc]
+        worst.see(str(site), values["logits"], clean["logits"])
     return worst.finding("own value", "a site's own value, written to it, changes nothing")
 
 
@@ -36,12 +36,12 @@ def other_values(model: HuggingFaceModel, batch: Batch) -> Iterator[Finding]:
     sites, still = edited_sites(model), silent_mlps(model, clean)
     for site in sites:
         change = {model.steps.hook(site): lambda value, site=site: disturbed(value, site)}
-        found = met_on(model, batch, change, model.steps.step(site), clean)
-        moved, due = _moved(carried, clean, found), touched(model.layout, [site])
+        edited = met_on(model, batch, change, model.steps.step(site), clean)
+        moved, due = _moved(carried, clean, edited), touched(model.layout, [site])
         leaks = leaks or next((f"{site} -> {other}" for other in moved if other not in due), "")
         lost = lost or next((f"{site} -> {other}" for other in due if other not in moved | still), "")
         if model.layout.logits in due:
-            effect = (found["logits"] - clean["logits"]).abs().max().item()
+            effect = (edited["logits"] - clean["logits"]).abs().max().item()
             least, silent = min((least, silent), (effect, str(site)))
     yield Finding("effect", "another value changes the logits", least, 0.0, silent, is_effect=True, of=len(sites))
     yield Finding(
@@ -58,23 +58,23 @@ def silent_mlps(model: HuggingFaceModel, clean: Mapping[str, Tensor]) -> set[Sit
 
 def carried_sites(model: HuggingFaceModel) -> dict[str, list[Site]]:
     """The sites that each hook holds the values of."""
-    found: dict[str, list[Site]] = {}
+    carried: dict[str, list[Site]] = {}
     for site in model.layout.sites:
         if site.port != "out":
-            found.setdefault(model.steps.hook(site), []).append(site)
-    return found
+            carried.setdefault(model.steps.hook(site), []).append(site)
+    return carried
 
 
 def edited_sites(model: HuggingFaceModel) -> list[Site]:
     """A site of each hook, of a head in the middle of its block, in some layers."""
-    found: dict[str, Site] = {}
+    by_hook: dict[str, Site] = {}
     for site in model.layout.sites:
         node = site.node
         if site.port == "out" or not _is_chosen(model, node.kind, node.layer):
             continue
         if not node.is_head or node.head == len(model.layout.siblings(node)) // 2:
-            found.setdefault(model.steps.hook(site), site)
-    return sorted(found.values(), key=model.steps.order)
+            by_hook.setdefault(model.steps.hook(site), site)
+    return sorted(by_hook.values(), key=model.steps.order)
 
 
 def _is_chosen(model: HuggingFaceModel, kind: str, layer: int | None) -> bool:
@@ -97,13 +97,13 @@ def disturbed(value: Tensor, site: Site) -> Tensor:
     return whole
 
 
-def _moved(carried: Mapping[str, list[Site]], clean: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> set[Site]:
+def _moved(carried: Mapping[str, list[Site]], clean: Mapping[str, Tensor], edited: Mapping[str, Tensor]) -> set[Site]:
     """The sites whose values are not the clean ones. (A pass that starts midway has not touched what comes before.)"""
     moved: set[Site] = set()
     for hook, sites in carried.items():
-        if hook not in found:
+        if hook not in edited:
             continue
-        apart = found[hook] != clean[hook]
+        apart = edited[hook] != clean[hook]
         if not sites[0].node.is_head:
             moved |= set(sites) if bool(apart.any()) else set()
             continue

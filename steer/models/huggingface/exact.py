@@ -22,13 +22,13 @@ REPEATED = ("effect", "arrives")
 
 def other_values(model: HuggingFaceModel, batch: Batch) -> Iterator[Finding]:
     """What edits do; what does not arrive must do so in float64."""
-    found = tuple(edits.other_values(model, batch))
-    if all(one.ok for one in found if one.check in REPEATED):
-        yield from found
+    findings = tuple(edits.other_values(model, batch))
+    if all(one.ok for one in findings if one.check in REPEATED):
+        yield from findings
         return
     with in_float64(model):
         again = tuple(edits.other_values(model, batch))
-    for one, exact in zip(found, again, strict=True):
+    for one, exact in zip(findings, again, strict=True):
         yield replace(exact, rounded=one.place) if one.check in REPEATED and not one.ok else one
 
 

@@ -31,10 +31,10 @@ class HuggingFaceFamily:
 
     def short_name(self, place: str) -> str:
         """For folders of results: a name, and the commit or a sign of the folder that it is in."""
-        found = resolve(place)
-        if found.commit:
-            return f"{place.replace('/', '_').partition('@')[0]}-{found.commit[:8]}"
-        folder = found.folder.resolve()
+        resolved = resolve(place)
+        if resolved.commit:
+            return f"{place.replace('/', '_').partition('@')[0]}-{resolved.commit[:8]}"
+        folder = resolved.folder.resolve()
         if is_shipped(folder):
             return folder.name
         return f"{folder.name}-{hashlib.sha256(str(folder).encode()).hexdigest()[:8]}"

@@ -39,9 +39,9 @@ class Worst:
         self.tolerance, self.count = tolerance, 0
         self.largest, self.place, self.first = 0.0, "", ""
 
-    def see(self, place: str, found: Tensor, wanted: Tensor, real: Tensor | None = None) -> None:
+    def see(self, place: str, given: Tensor, wanted: Tensor, real: Tensor | None = None) -> None:
         """`real`: which tokens count; the values' first axes are its own."""
-        gap = difference(found, wanted, real)
+        gap = difference(given, wanted, real)
         self.count += 1
         if gap > self.largest:
             self.largest, self.place = gap, place
@@ -56,11 +56,11 @@ class Worst:
         return Finding(check, words, self.largest, self.tolerance, self.first or self.place, of=self.count)
 
 
-def difference(found: Tensor, wanted: Tensor, real: Tensor | None = None) -> float:
+def difference(given: Tensor, wanted: Tensor, real: Tensor | None = None) -> float:
     """The largest difference as a part of the spread of what is wanted. Another shape or a NaN is infinitely far."""
-    if found.shape != wanted.shape:
+    if given.shape != wanted.shape:
         return math.inf
-    one, two = (value.double() if real is None else value.double()[real] for value in (found, wanted))
+    one, two = (value.double() if real is None else value.double()[real] for value in (given, wanted))
     gap = (one - two).abs().max().item() if one.numel() else 0.0
     spread = two.std(unbiased=False).item() if two.numel() else 1.0
     return math.inf if math.isnan(gap) else gap / (spread if spread > 0 else 1.0)

@@ -95,7 +95,7 @@ def epsilon(norm: Any) -> float:
 def directions(wired: Wired, clean: Mapping[Site, Tensor], direction: Tensor) -> Directions:
     """A direction behind the last norm, B T D, carried back to every node that writes into the last stream."""
     layout = wired.layout
-    found: dict[Node, Tensor] = {}
+    parts: dict[Node, Tensor] = {}
     constant = torch.zeros_like(direction[..., 0])
     for block, out, behind in reversed(list(_norms(wired, clean))):
         constant = constant + behind.constant(direction)
@@ -104,9 +104,9 @@ def directions(wired: Wired, clean: Mapping[Site, Tensor], direction: Tensor) ->
             constant = constant + out.constant(direction)
             written, bias = out.back(direction), bias_of(wired, block)
             constant = constant if bias is None else constant + written @ bias
-            found |= dict.fromkeys(block.nodes, written)
-    rest = [node for node in layout.sources(layout.logits) if node not in found]
-    return Directions(found | dict.fromkeys(rest, direction), constant)
+            parts |= dict.fromkeys(block.nodes, written)
+    rest = [node for node in layout.sources(layout.logits) if node not in parts]
+    return Directions(parts | dict.fromkeys(rest, direction), constant)
 
 
 Passed: TypeAlias = tuple[Block | None, Frozen, Frozen]  # a block, the norm of what it writes, the norm behind it

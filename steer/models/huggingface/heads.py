@@ -66,13 +66,13 @@ class Heads:
     def project(self, read: Tensor, source: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """q of what is read, k and v of the source, each B T H d: the model's projections, each called once."""
         made: dict[str, Tensor] = {}
-        found = []
+        projected = []
         for port, x in (("q", read), ("k", source), ("v", source)):
             path = getattr(self.row, port)
             if path not in made:
                 made[path] = self.module.get_submodule(path)(x)
-            found.append(self.spread(port, self.norms[port](cut(made[path], self.row.fused, port, self.size))))
-        return found[0], found[1], found[2]
+            projected.append(self.spread(port, self.norms[port](cut(made[path], self.row.fused, port, self.size))))
+        return projected[0], projected[1], projected[2]
 
     def spread(self, port: str, value: Tensor) -> Tensor:
         """Keys and values as each query head sees them: heads of a group stand side by side."""
@@ -100,8 +100,8 @@ class Heads:
     @property
     def bias(self) -> Tensor | None:
         """What the output projection adds, whatever the heads do."""
-        found: Tensor | None = self.output.bias
-        return found
+        bias: Tensor | None = self.output.bias
+        return bias
 
 
 def cut(x: Tensor, fused: str, port: str, size: int) -> Tensor:

@@ -78,10 +78,10 @@ def sizes_of(keys: Keys, config: Mapping[str, Any], place: str) -> Sizes:
 
 
 def _number(config: Mapping[str, Any], keys: tuple[str, ...], place: str) -> int:
-    found = next((config[key] for key in keys if config.get(key) is not None), None)
-    if type(found) is not int or not 1 <= found <= MOST:
-        raise CheckpointError(f"{place}: {keys[0]}: a whole number from 1 is needed, not {found!r:.40}")
-    return found
+    number = next((config[key] for key in keys if config.get(key) is not None), None)
+    if type(number) is not int or not 1 <= number <= MOST:
+        raise CheckpointError(f"{place}: {keys[0]}: a whole number from 1 is needed, not {number!r:.40}")
+    return number
 
 
 def most_tokens(row: Row, config: Mapping[str, Any]) -> int:
@@ -96,8 +96,8 @@ def padding(row: Row, config: Mapping[str, Any], place: str) -> tuple[int, int, 
     """
 
     def token(key: str) -> int | None:
-        found = config.get(key)
-        return found[0] if isinstance(found, list) and found else found if type(found) is int and found >= 0 else None
+        value = config.get(key)
+        return value[0] if isinstance(value, list) and value else value if type(value) is int and value >= 0 else None
 
     pad, start, end = (token(key) for key in ("pad_token_id", "decoder_start_token_id", "eos_token_id"))
     if row.encoder is None:

@@ -84,7 +84,7 @@ def check_tensors(name: str, report: Mapping[str, Iterable[Any]]) -> None:
     missing = sorted(report.get("missing_keys", ()))
     surplus = sorted(key for key in report.get("unexpected_keys", ()) if not MADE.fullmatch(key))
     wrong = sorted(
-        f"{key} is {list(found)}, expected {list(due)}" for key, found, due in report.get("mismatched_keys", ())
+        f"{key} is {list(sizes)}, expected {list(due)}" for key, sizes, due in report.get("mismatched_keys", ())
     )
     kinds = (("missing tensors", missing), ("unexpected tensors", surplus), ("wrong tensors", wrong))
     faults = [f"{name}: {len(tensors)} {kind}: {_some(tensors)}" for kind, tensors in kinds if tensors]

@@ -42,10 +42,10 @@ class Place:
         return _from_hub(self.repository, self.commit, file) if self.repository else None
 
     def need(self, file: str) -> Path:
-        found = self.path(file)
-        if found is None:
+        file_path = self.path(file)
+        if file_path is None:
             raise CheckpointError(f"{self.name} is not a Hugging Face model: it holds no {file}")
-        return found
+        return file_path
 
 
 def resolve(name: str) -> Place:
@@ -59,10 +59,10 @@ def resolve(name: str) -> Place:
     parts = HUB_ID.fullmatch(name)
     if parts is None or name.startswith((".", "/")):
         raise CheckpointError(f"no folder named {name!r} (nor is it a name of the Hub, such as owner/model)")
-    found = _from_hub(parts["id"], parts["revision"] or "main", CONFIG)
-    if found is None:
+    config = _from_hub(parts["id"], parts["revision"] or "main", CONFIG)
+    if config is None:
         raise CheckpointError(f"{name}: this repository of the Hub holds no {CONFIG}")
-    return Place(name, found.parent, parts["id"], found.parent.name)
+    return Place(name, config.parent, parts["id"], config.parent.name)
 
 
 def _from_hub(repository: str, revision: str, file: str) -> Path | None:
@@ -92,12 +92,12 @@ def read_config(place: Place) -> Json:
 
 def _object(path: Path) -> Json:
     try:
-        found = json.loads(read_text(path, MOST_BYTES, CheckpointError))
+        content = json.loads(read_text(path, MOST_BYTES, CheckpointError))
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path}: is not JSON") from error
-    if not isinstance(found, dict):
-        raise CheckpointError(f"{path}: must be an object, not {type(found).__name__}")
-    return found
+    if not isinstance(content, dict):
+        raise CheckpointError(f"{path}: must be an object, not {type(content).__name__}")
+    return content
 
 
 def weight_files(place: Place) -> list[Path]:

@@ -18,7 +18,7 @@ from steer.anatomy.names import Names
 from steer.base.errors import CheckpointError, SteerError
 from steer.models.huggingface.encoding import Frame
 from steer.models.huggingface.family import tokenizer_of
-from steer.models.huggingface.layout import padding
+from steer.models.huggingface.layout import layout_of, padding
 from steer.models.huggingface.model import HuggingFaceModel, wire
 from steer.models.huggingface.place import Place, read_config
 from steer.models.huggingface.referee import places
@@ -58,12 +58,12 @@ class RemoteModel(HuggingFaceModel):
         """By hook. The hooks of a block's own sum are nobody's site."""
         paths = {module: name for name, module in self.module.model.named_modules()}
         known = set(map(self.steps.hook, self.layout.sites))
-        found = {
+        taps = {
             hook: Tap(paths[module], ahead, self.size(hook) if hook.endswith(".z") else ())
             for hook, module, ahead in places(self)
             if hook in known
         }
-        return found | {self.steps.hook(self.layout.logits): Tap("", False)}
+        return taps | {self.steps.hook(self.layout.logits): Tap("", False)}
 
     written: Any = _refused
     folded: Any = _refused
@@ -82,11 +82,16 @@ class RemoteSubject(HuggingFaceSubject):
         """The model's own forward pass is what runs: there are no steps to compare it with."""
 
 
+def check_sent(place: Place) -> None:
+    """Raise where nnsight would not send such a model, or, of some families, its decoder alone."""
+    if len(layout_of(read_config(place), place.name).streams) > 1:
+        text = "it has an encoder, and nnsight sends models of the task text-generation only, which have none"
+        raise CheckpointError(f"{place.name}: {text}: run it without --remote")
+
+
 def remote_subject(place: Place, network: Any) -> RemoteSubject:
     """`network`: the model's modules without values."""
     wired = wire(network, place.name)
-    if len(wired.layout.streams) > 1:
-        raise CheckpointError(f"{place.name}: servers run decoder-only models; this one has an encoder")
     tokenizer = tokenizer_of(place)
     before, after = tokenizer.around
     frame = Frame(Vocabulary(tokenizer.names, *padding(wired.row, read_config(place), place.name)), before, after)

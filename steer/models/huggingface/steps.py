@@ -48,13 +48,13 @@ class BlockSteps:
     @cached_property
     def _hooks(self) -> dict[Site, str]:
         """Every site that a model has once, and every point of a stream."""
-        found = {stream.read_as: stream.read_as.node.kind.partition(".")[2] for stream in self.layout.streams}
-        found[self.layout.logits] = "logits"
+        hooks = {stream.read_as: stream.read_as.node.kind.partition(".")[2] for stream in self.layout.streams}
+        hooks[self.layout.logits] = "logits"
         for block in self.layout.blocks:
             for point, name in ((block.at, "resid"), (block.then, "post")):
                 if point is not None:
-                    found[point] = f"{path_of(block)}.{name}"
-        return found
+                    hooks[point] = f"{path_of(block)}.{name}"
+        return hooks
 
     def hook(self, site: Site) -> str:
         """The hook that carries a site, for all heads of its block at once."""

@@ -48,8 +48,8 @@ class FastCutter:
         return tuple(made.ids[: own[0]]), tuple(made.ids[own[-1] + 1 :])
 
     def ids(self) -> dict[str, int]:
-        found: dict[str, int] = self.tokenizer.get_vocab(with_added_tokens=True)
-        return found
+        vocabulary: dict[str, int] = self.tokenizer.get_vocab(with_added_tokens=True)
+        return vocabulary
 
     @property
     def stranger(self) -> str | None:
@@ -73,8 +73,8 @@ class SlowCutter:
         return tuple(framed[:start]), tuple(framed[start + len(bare) :])
 
     def ids(self) -> dict[str, int]:
-        found: dict[str, int] = self.tokenizer.get_vocab()
-        return found
+        vocabulary: dict[str, int] = self.tokenizer.get_vocab()
+        return vocabulary
 
     @property
     def stranger(self) -> str | None:
@@ -107,8 +107,8 @@ class ModelTokenizer:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The name of each id. Models have more rows than their tokenizer has tokens: the rest have made-up names."""
-        found = {number: token for token, number in self.cutter.ids().items()}
-        return tuple(found.get(number, f"<id {number}>") for number in range(self.size))
+        tokens = {number: token for token, number in self.cutter.ids().items()}
+        return tuple(tokens.get(number, f"<id {number}>") for number in range(self.size))
 
     @cached_property
     def around(self) -> tuple[tuple[int, ...], tuple[int, ...]]:

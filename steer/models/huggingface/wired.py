@@ -98,14 +98,14 @@ class Wired(nn.Module):
         )  # fmt: skip
 
     def block(self, path: str) -> AttentionBlock | FeedforwardBlock:
-        found = self.get_submodule(path)
-        assert isinstance(found, AttentionBlock | FeedforwardBlock)
-        return found
+        module = self.get_submodule(path)
+        assert isinstance(module, AttentionBlock | FeedforwardBlock)
+        return module
 
     def embedding(self, stack: str) -> Embedding:
-        found = self.get_submodule(f"{stack}_embed")
-        assert isinstance(found, Embedding)
-        return found
+        module = self.get_submodule(f"{stack}_embed")
+        assert isinstance(module, Embedding)
+        return module
 
     def forward(self, state: State) -> Tensor:
         return self.run(state).logits
@@ -113,8 +113,8 @@ class Wired(nn.Module):
     @property
     def windows(self) -> set[int]:
         """How far back tokens may look, where that is limited."""
-        found = [block.heads.window for block in self.modules() if isinstance(block, AttentionBlock)]
-        return {window for window in found if window is not None}
+        windows = [block.heads.window for block in self.modules() if isinstance(block, AttentionBlock)]
+        return {window for window in windows if window is not None}
 
     @cached_property
     def hooks(self) -> dict[str, Hook]:

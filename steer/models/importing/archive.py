@@ -56,8 +56,8 @@ class Archive:
             case _:
                 raise SteerError(f"{place}: has no float32 storage")
         if data is None or len(data) != size * BYTES:
-            found = "is not there" if data is None else f"has {len(data):,} bytes, not {size * BYTES:,}"
-            raise SteerError(f"{place}: its storage {key:.20} {found}")
+            problem = "is not there" if data is None else f"has {len(data):,} bytes, not {size * BYTES:,}"
+            raise SteerError(f"{place}: its storage {key:.20} {problem}")
         return torch.frombuffer(bytearray(data), dtype=torch.float32) if data else torch.empty(0)
 
 

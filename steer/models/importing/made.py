@@ -53,7 +53,7 @@ def make_checkpoint(read: Read, path: Path, data: bytes) -> tuple[Transformer, R
     """The model with these weights, and a record of where they come from. Raises if anything does not fit."""
     blob = blob_id(data)
     imported = Imported(
-        file=path.name, size=len(data), blob=blob, known_as=AUTHORS_FILES.get(blob, ""), told=dict(read.facts)
+        file=path.name, size=len(data), blob=blob, known_as=AUTHORS_FILES.get(blob, ""), stated=dict(read.facts)
     )
     record = Record(
         description=f"imported from {path.name}; how it was seeded is not known", config=read.config, task=read.task,

@@ -62,9 +62,9 @@ class Ends:
 
 def find_stacks(keys: Sequence[str], place: str) -> Stacks:
     """The one encoder and the one decoder of a state dict."""
-    found = [match["stack"] for key in keys if (match := FIRST.fullmatch(key))]
-    decoders = [stack for stack in found if f"{stack}layers.0.multihead_attn.in_proj_weight" in keys]
-    encoders = [stack for stack in found if stack not in decoders]
+    stacks = [match["stack"] for key in keys if (match := FIRST.fullmatch(key))]
+    decoders = [stack for stack in stacks if f"{stack}layers.0.multihead_attn.in_proj_weight" in keys]
+    encoders = [stack for stack in stacks if stack not in decoders]
     if len(encoders) != 1 or len(decoders) != 1:
         raise SteerError(
             f"{place}: {len(encoders)} encoders and {len(decoders)} decoders (…layers.0.self_attn.in_proj_weight, "
@@ -80,16 +80,16 @@ def _layers(keys: Sequence[str], stack: str) -> int:
 
 def parts(stacks: Stacks, ends: Ends) -> dict[str, Part]:
     """Our tensor -> what it is of theirs."""
-    found = {"enc_embed.table.weight": Part(ends.prompt), "dec_embed.table.weight": Part(ends.answer)}
-    found["unembed.weight"] = Part(ends.unembedding)
+    parts = {"enc_embed.table.weight": Part(ends.prompt), "dec_embed.table.weight": Part(ends.answer)}
+    parts["unembed.weight"] = Part(ends.unembedding)
     if ends.bias is not None:
-        found["unembed.bias"] = Part(ends.bias)
+        parts["unembed.bias"] = Part(ends.bias)
     sides = (("enc", stacks.encoder, stacks.encoder_layers), ("dec", stacks.decoder, stacks.decoder_layers))
     for side, stack, layers in sides:
         for layer in range(layers):
-            found |= _layer(f"{side}.{layer}", f"{stack}layers.{layer}", BLOCKS[side])
-        found |= _pair(f"ln_{side}", f"{stack}norm")
-    return found
+            parts |= _layer(f"{side}.{layer}", f"{stack}layers.{layer}", BLOCKS[side])
+        parts |= _pair(f"ln_{side}", f"{stack}norm")
+    return parts
 
 
 def _layer(ours: str, theirs: str, blocks: Sequence[str]) -> Iterator[tuple[str, Part]]:

@@ -7,7 +7,7 @@ the user must say so. What the state dict does say is checked.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from io import BytesIO
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from steer.base.files import read_text
 from steer.models.checkpoint import compare_tensors, describe_tensors
 from steer.models.header import read_header
 from steer.models.importing.made import Read, make_config, token_rows
+from steer.models.importing.options import StateDictOptions
 from steer.models.importing.stacks import (
     Ends,
     Stacks,
@@ -34,21 +35,6 @@ from steer.models.plain.config import ModelConfig
 from steer.tasks import TASKS
 
 MAX_VOCABULARY = 20_000_000  # bytes
-
-
-@dataclass(frozen=True)
-class StateDictOptions:
-    """What a state dict does not say and the user must, by the command's options."""
-
-    heads: int
-    activation: str
-    prompt_embedding: str
-    answer_embedding: str
-    unembedding: str
-    vocabulary: Path
-    task: str
-    max_length: int
-    answer_vocabulary: Path | None = None
 
 
 def read_state_dict(data: bytes, place: str, options: StateDictOptions) -> Read:

@@ -72,20 +72,24 @@ class ActivationPatch(Recipe):
 
     def _spots(self, lowering: Lowering, site: Site) -> Iterator[tuple[str, tuple[Spot, ...]]]:
         """What each patch of a site is called by, and the places that it is made at; none: at all."""
-        found: dict[str, tuple[Spot, ...]] = {}
+        by_name: dict[str, tuple[Spot, ...]] = {}
         for spot in self.places:
             if spot == ALL:
-                found[ALL] = ()
+                by_name[ALL] = ()
             elif spot != EACH or lowering.lengths is None:  # before the examples are known, `each` stands for them
-                found[str(spot)] = (spot,)
+                by_name[str(spot)] = (spot,)
             else:
                 count = lowering.lengths[lowering.layout.sequence(site)]
-                found |= {str(place): (place,) for place in range(1, count + 1)}
-        yield from found.items()
+                by_name |= {str(place): (place,) for place in range(1, count + 1)}
+        yield from by_name.items()
 
     @property
     def _other(self) -> str:
         return CLEAN if self.into_counterpart else COUNTERPART
+
+    @property
+    def counts_places(self) -> bool:
+        return EACH in self.places
 
     @property
     def into_counterpart(self) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 from typing_extensions import Self
@@ -108,9 +108,16 @@ class Intervene(Recipe):
         return self.variable is not None
 
     @property
+    def all_edits(self) -> list[Any]:
+        return [edit for condition in self.conditions for edit in condition.edits]
+
+    @property
+    def depends_on_batches(self) -> bool:
+        return any(edit.ablate == "resample" for edit in self.all_edits)
+
+    @property
     def varies(self) -> bool:
-        edits = [edit for condition in self.conditions for edit in condition.edits]
-        return super().varies or any(len(edit.add.scale) > 1 for edit in edits if edit.add)
+        return super().varies or any(len(edit.add.scale) > 1 for edit in self.all_edits if edit.add)
 
     @property
     def shown(self) -> str:
@@ -118,9 +125,8 @@ class Intervene(Recipe):
 
     @property
     def files(self) -> tuple[str, ...]:
-        edits = [edit for condition in self.conditions for edit in condition.edits]
-        named = [edit.add.direction for edit in edits if edit.add]
-        return tuple(dict.fromkeys([*named, *(edit.project.subspace for edit in edits if edit.project)]))
+        named = [edit.add.direction for edit in self.all_edits if edit.add]
+        return tuple(dict.fromkeys([*named, *(edit.project.subspace for edit in self.all_edits if edit.project)]))
 
     def counterparts(self, examples: Sequence[Example]) -> list[Example | None]:
         return [self.task.lender(example, self.variable) for example in examples] if self.variable else []
@@ -133,14 +139,14 @@ def joined(
     name: str, made: Sequence[Made], edits: Edits, levels: tuple[Level, ...], lowering: Lowering
 ) -> Iterator[Run]:
     """A condition's run; before it, one for each edit of which only what goes through some sites is taken over."""
-    held: list[Edit] = []
+    whole: list[Edit] = []
     for number, (one, mine) in enumerate(zip(made, edits, strict=True)):
         if one.through:
             alone = Run(f"{name}: edit {number + 1} alone", (*mine, *lowering.freeze), one.through)
             yield alone
             mine = tuple(Edit(site, Of(alone.name)) for site in one.through)
-        held += mine
-    yield Run(name, (*held, *lowering.freeze), lowering.reads, name, levels=levels)
+        whole += mine
+    yield Run(name, (*whole, *lowering.freeze), lowering.reads, name, levels=levels)
 
 
 def recordings(made: Sequence[Made], lowering: Lowering, key: Key, known: dict[str, list[Made]]) -> Iterator[Run]:
@@ -168,11 +174,11 @@ def recordings(made: Sequence[Made], lowering: Lowering, key: Key, known: dict[s
 
 def merged(runs: Iterable[Run]) -> list[Run]:
     """Each run once, with all that is read of it."""
-    found: dict[str, Run] = {}
+    by_name: dict[str, Run] = {}
     for run in runs:
-        before = found.get(run.name, run)
-        found[run.name] = replace(run, reads=tuple(dict.fromkeys((*before.reads, *run.reads))))
-    return list(found.values())
+        before = by_name.get(run.name, run)
+        by_name[run.name] = replace(run, reads=tuple(dict.fromkeys((*before.reads, *run.reads))))
+    return list(by_name.values())
 
 
 def levels_of(name: str, several: Sequence[Version]) -> tuple[Level, ...]:

@@ -39,11 +39,11 @@ GROUPS: Mapping[str, Callable[[AuthorsEpisode], bool]] = {
 
 
 def groups(examples: Sequence[AuthorsExample]) -> Mapping[str, Sequence[bool]]:
-    found = {
+    groups = {
         name: [isinstance(example, AuthorsEpisode) and belongs(example) for example in examples]
         for name, belongs in GROUPS.items()
     }
     kinds = list(map(kind, examples))
     if len(set(kinds)) > 1:
-        found |= {name: [one == name for one in kinds] for name in dict.fromkeys(kinds)}
-    return {name: rows for name, rows in found.items() if any(rows)}
+        groups |= {name: [one == name for one in kinds] for name in dict.fromkeys(kinds)}
+    return {name: rows for name, rows in groups.items() if any(rows)}

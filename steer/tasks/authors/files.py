@@ -77,7 +77,7 @@ def read_folder(folder: Path) -> list[AuthorsExample]:
     """Every question of every file, in the order of the files' names."""
     if not is_there(folder):
         raise SteerError(f"there is no folder {folder}")
-    files = next((found for place in (folder, folder / "val") if (found := sorted(place.glob("*.txt")))), [])
+    files = next((texts for place in (folder, folder / "val") if (texts := sorted(place.glob("*.txt")))), [])
     if not files:
         raise SteerError(f"{folder}: holds no episode files (*.txt), nor does a folder val in it")
     if len(files) > MOST:

@@ -31,8 +31,8 @@ class Rule:
 
     def apply(self, words: Tokens) -> dict[str, Tokens] | None:
         """What each variable stands for; None if the words do not have the form of the left side."""
-        found = re.fullmatch(" ".join(map(_pattern, self.left)), " ".join(words))
-        return None if found is None else {f"[{name}]": tuple(text.split()) for name, text in found.groupdict().items()}
+        match = re.fullmatch(" ".join(map(_pattern, self.left)), " ".join(words))
+        return None if match is None else {f"[{name}]": tuple(text.split()) for name, text in match.groupdict().items()}
 
 
 def _pattern(word: str) -> str:
@@ -67,12 +67,12 @@ def draw_long(dice: Dice) -> EpisodeFile:
     return _file(shown, dice.sample(calls, ASKED), rules)
 
 
-def _file(shown: Sequence[Tokens], asked: Sequence[Tokens], rules: Sequence[Rule]) -> EpisodeFile:
+def _file(shown: Sequence[Tokens], questions: Sequence[Tokens], rules: Sequence[Rule]) -> EpisodeFile:
     def answered(words: Tokens) -> Line:
         return words, interpret(words, rules) or ()
 
     return EpisodeFile(
-        tuple(map(answered, shown)), tuple(map(answered, asked)), tuple((rule.left, rule.right) for rule in rules)
+        tuple(map(answered, shown)), tuple(map(answered, questions)), tuple((rule.left, rule.right) for rule in rules)
     )
 
 

@@ -18,13 +18,13 @@ def kind(episode: Episode) -> str:
 
 def groups(episodes: Sequence[Episode], trained: Sequence[Episode]) -> Mapping[str, Sequence[bool]]:
     """Each kind of question. With training episodes, also the questions that are not among them under other names."""
-    found = {name: [kind(episode) == name for episode in episodes] for name in KINDS}
+    groups = {name: [kind(episode) == name for episode in episodes] for name in KINDS}
     if trained:
         seen = set(map(canonical, trained))
-        found[NEW] = [canonical(episode) not in seen for episode in episodes]
-        both = zip(found[NEW], episodes, strict=True)
-        found[f"{NEW}, {KINDS[2]}"] = [new and episode.has_two_arguments for new, episode in both]
-    return {name: rows for name, rows in found.items() if any(rows)}
+        groups[NEW] = [canonical(episode) not in seen for episode in episodes]
+        both = zip(groups[NEW], episodes, strict=True)
+        groups[f"{NEW}, {KINDS[2]}"] = [new and episode.has_two_arguments for new, episode in both]
+    return {name: rows for name, rows in groups.items() if any(rows)}
 
 
 def rivals(episode: Episode) -> tuple[str, ...]:

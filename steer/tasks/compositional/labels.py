@@ -33,9 +33,9 @@ def labelled_tokens(episode: Episode, label: str, tokens: str) -> list[tuple[int
     if tokens == "copies":
         index_of = {solution.symbol_to_colour[symbol]: place for symbol, place in place_of.items()}
         return [(place, index_of[token]) for place, token in enumerate(episode.prompt) if token in index_of]
-    found = []
+    places = []
     for item, place in items(episode):
         if isinstance(item, Primitive) and item.symbol in solution.index_in_question:
             offset = 0 if tokens == "symbols" else item.tokens.index(item.colour)
-            found.append((place + offset, solution.index_in_question[item.symbol]))
-    return found
+            places.append((place + offset, solution.index_in_question[item.symbol]))
+    return places

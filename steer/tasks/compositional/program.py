@@ -80,10 +80,10 @@ class Understood:
 
 def understand(episode: Episode) -> Understood:
     """Everything that follows from the support: demonstrations are used again until nothing new follows."""
-    found = Understood({p.symbol: p.colour for p in episode.primitives})
-    while any(found.learn(shown) for shown in episode.demonstrations):
+    understood = Understood({p.symbol: p.colour for p in episode.primitives})
+    while any(understood.learn(shown) for shown in episode.demonstrations):
         pass
-    return found
+    return understood
 
 
 def solve(episode: Episode) -> Solution:
@@ -134,14 +134,14 @@ def key_of(call: Call) -> FunctionKey:
 def _relative_index(question: Call, support: Understood) -> tuple[int, ...]:
     if question.function is None:  # bare primitives: their colours, one after the other
         return tuple(range(1, len(question.arguments) + 1))
-    asked, function = " ".join(question.tokens), key_of(question)
+    words, function = " ".join(question.tokens), key_of(question)
     if function in support.templates:
         return tuple(place_of(slot) for slot in support.templates[function])
     if function not in support.lengths:
-        raise PromptError(f"prompt: the support shows no example of '{asked}'")
+        raise PromptError(f"prompt: the support shows no example of '{words}'")
     if len(set(question.arguments)) == 1 < len(question.arguments):  # `A S A`: either place has the same colour
         return (1,) * support.lengths[function]
-    raise PromptError(f"prompt: the support does not tell which argument each colour of '{asked}' comes from")
+    raise PromptError(f"prompt: the support does not tell which argument each colour of '{words}' comes from")
 
 
 def _check(episode: Episode, support: Understood) -> None:

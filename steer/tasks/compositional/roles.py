@@ -33,13 +33,13 @@ def right_side(shown: Demonstration, start: int) -> range:
 def question_broadcast(episode: Episode) -> Wanted:
     """Support symbols -> their copies in the question."""
     question = episode.question.tokens
-    found = []
+    wanted = []
     for item, start in items(episode):
         left = item.tokens[: item.tokens.index(EQUALS)]
         for offset, symbol in enumerate(left):
             copies = frozenset(place for place, other in enumerate(question) if other == symbol)
-            found += [(start + offset, copies)] if copies else []
-    return found
+            wanted += [(start + offset, copies)] if copies else []
+    return wanted
 
 
 def primitive_pairing(episode: Episode) -> Wanted:

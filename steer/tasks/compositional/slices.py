@@ -94,12 +94,12 @@ def make_slices(seed: int = 0) -> Mapping[str, tuple[Episode, ...]]:
 def make_slice(name: str, seed: int = 0) -> tuple[Episode, ...]:
     """The episodes of one slice. Drawing them needs all splits, because they share nothing with them."""
     part, dice, known = SLICES[name], Dice(seed, "slice", name), _known(seed)
-    found: list[Episode] = []
-    while len(found) < COUNT:
+    episodes: list[Episode] = []
+    while len(episodes) < COUNT:
         episode = draw_outside(known, lambda: draw(part.grammar, dice))
         if part.belongs(episode):
-            found.append(episode)
-    return tuple(found)
+            episodes.append(episode)
+    return tuple(episodes)
 
 
 @lru_cache(maxsize=4)

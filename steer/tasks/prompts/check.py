@@ -117,9 +117,9 @@ def _counterpart_remarks(name: str, bound: Sequence[Bound]) -> Iterator[Remark]:
 
 
 def _remark(about: str, text: str, places: Iterable[str]) -> Iterator[Remark]:
-    found = list(places)
-    if found:
-        yield Remark(about, text, tuple(found[:SHOWN]), len(found))
+    shown = list(places)
+    if shown:
+        yield Remark(about, text, tuple(shown[:SHOWN]), len(shown))
 
 
 def _wants_blank(prompt: str, answer: Said, tokenizer: Tokenizer) -> bool:

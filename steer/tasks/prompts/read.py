@@ -31,19 +31,19 @@ def read_lines(path: Path, form: FormatName = "steer") -> tuple[dict[str, Line],
     if path.suffix.lower() not in SUFFIXES:
         raise ConfigError(f"{path}: a task's file ends in {', '.join(SUFFIXES)}")
     data = read_file(path, MOST_BYTES, ConfigError)
-    found: dict[str, Line] = {}
+    lines: dict[str, Line] = {}
     faults: list[str] = []
     for place, raw in _rows(path, data):
-        if form == "steer" and not found and not faults:
+        if form == "steer" and not lines and not faults:
             _check_ours(path, raw)
         try:
-            found[place] = _line(place, raw, form)
+            lines[place] = _line(place, raw, form)
         except SteerError as error:
             faults += error.faults
     check(faults)
-    if not found:
+    if not lines:
         raise ConfigError(f"{path}: holds no examples")
-    return found, data
+    return lines, data
 
 
 def _check_ours(path: Path, raw: Any) -> None:
@@ -140,6 +140,8 @@ def _csv(path: Path, text: str) -> Iterator[Placed]:
     rows = csv.reader(io.StringIO(text), delimiter="\t" if path.suffix.lower() == ".tsv" else ",", strict=True)
     try:
         columns = next(rows, [])
+        if twice := [name for n, name in enumerate(columns) if name and name in columns[:n]]:
+            raise ConfigError(f"{path}:1: the column {twice[0]!r} stands here twice")
         for row in rows:
             place = f"{path}:{rows.line_num}"
             if len(row) > len(columns):

@@ -112,13 +112,13 @@ class Prompts(TaskOf[Prompt, Lines]):
         return lines[0], lines[1]
 
     def examples(self, wanted: Lines, seed: int, variable: str | None = None) -> Sequence[Prompt]:
-        found = self.split(wanted.split, seed)
-        if not found:
+        examples = self.split(wanted.split, seed)
+        if not examples:
             raise KeyedError([((), f"no lines of {self.source} are of the split {wanted.split!r}")])
-        if wanted.count < len(found):
-            chosen = Dice(wanted.seed, "select").sample(range(len(found)), wanted.count)
-            found = [found[row] for row in sorted(chosen)]
-        return found
+        if wanted.count < len(examples):
+            chosen = Dice(wanted.seed, "select").sample(range(len(examples)), wanted.count)
+            examples = [examples[row] for row in sorted(chosen)]
+        return examples
 
     def parse(self, text: str) -> Prompt:
         if self.tokenizer is None:
@@ -170,7 +170,8 @@ class Prompts(TaskOf[Prompt, Lines]):
 
     def labelled(self, example: Prompt, label: str, tokens: str) -> Sequence[tuple[Place, int]]:
         value = self.bound[example.line].labels.get(label)
-        return [((PROMPT, place), self.values[label][value]) for place in example.spans[label]] if value else []
+        places = example.spans[label] if value is not None else ()
+        return [((PROMPT, place), self.values[label][value or ""]) for place in places]
 
 
 TASK = Prompts()
