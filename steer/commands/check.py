@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 def check(
     file: Annotated[Path, typer.Argument(help="A file of prompts: JSONL, JSON, CSV or Parquet.")],
     checkpoint: CheckpointOption = DEFAULT,
-    format: Annotated[str, typer.Option(help="Whose columns: steer, eap-ig, auto-circuit, mib or causalab.")] = "steer",
+    format: Annotated[
+        str, typer.Option(help="Whose columns: steer, eap-ig, auto-circuit, mib or causalab; mib:FILE says the same.")
+    ] = "steer",
     show: Annotated[int, typer.Option(min=0, help="How many lines to show as tokens.")] = 3,
     device: DeviceOption = "cpu",
     dtype: DtypeOption = "float32",

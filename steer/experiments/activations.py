@@ -34,7 +34,7 @@ def activations(
 
     subject = subject_of(checkpoint, device, dtype)
     named = _sites(subject, [sites] if isinstance(sites, str) else list(sites))
-    chosen = list(dict.fromkeys(site for found in named.values() for site in found))
+    chosen = list(dict.fromkeys(site for sites_of in named.values() for site in sites_of))
     examples = _examples(subject, [prompts] if isinstance(prompts, str) else list(prompts), answers)
     engine = Engine(subject.model)
     parts: dict[str, list[tuple[list[int], Tensor]]] = {}
@@ -46,8 +46,8 @@ def activations(
                 parts.setdefault(str(site), []).append((batch.rows, values[site].cpu()))
     along = {str(site): axis_names(engine.layout, site, parts[str(site)][0][1].ndim) for site in chosen}
     axes = axes_of(subject, examples, batches, along)
-    asked = {name: str(found[0]) for name, found in named.items() if len(found) == 1}
-    return Activations(subject.name, {name: in_order(some, axes, name) for name, some in parts.items()}, axes, asked)
+    names = {name: str(sites_of[0]) for name, sites_of in named.items() if len(sites_of) == 1}
+    return Activations(subject.name, {name: in_order(some, axes, name) for name, some in parts.items()}, axes, names)
 
 
 def _sites(subject: Subject, names: list[str]) -> dict[str, Sequence[Site]]:

@@ -56,7 +56,7 @@ class Checked(Shown):
         """Each counterpart and each span, with what was counted of it."""
         groups = [("counterpart", name, counted) for name, counted in self.facts.counterparts.items()]
         groups += [("span", name, counted) for name, counted in self.facts.spans.items()]
-        return [(kind, name, ", ".join(f"{n:,} {word}" for word, n in told.items())) for kind, name, told in groups]
+        return [(kind, name, ", ".join(f"{n:,} {word}" for word, n in tally.items())) for kind, name, tally in groups]
 
     @property
     def remarks(self) -> list[str]:

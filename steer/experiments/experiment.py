@@ -23,7 +23,7 @@ from steer.engine.schedule import Schedule
 from steer.engine.session import Inputs, Session, reference_batches, schedule_of
 from steer.experiments.activations import axes_of, axis_names, in_order
 from steer.experiments.examples import Shown, examples_of
-from steer.experiments.places import Spread, cut_warning, place_warnings
+from steer.experiments.places import Spread, check_apart, cut_warning, place_warnings
 from steer.experiments.stored import check_used, strangers
 from steer.experiments.subspaces import Fitting, Pairs, learn, shuffled, training_pairs
 from steer.measures.arrived import Change
@@ -79,6 +79,8 @@ class Experiment:
         lowered = self.loaded.lower(subject.names, spread.shortest) if recipe.counts_places else drafted
         self.lowered = lowered
         self.inputs = self._mixed(replace(shown.inputs, stored=lowered.stored))
+        check_apart(lowered.plan, examples, layout)
+        self.engine.batch_size(examples)  # what no memory holds is not tried
         subject.examine(examples)
         setting = Setting(
             subject, examples, recipe.measures, recipe.seed, shown.predicted,

@@ -103,9 +103,13 @@ def subject_of(
 def prompts_of(checkpoint: str, file: Path | str) -> Prompts:
     """A file of prompts as a task for this checkpoint."""
     from steer.models.families import tokenizer_of
+    from steer.tasks.prompts.formats import named
     from steer.tasks.prompts.task import read_prompts
 
-    return read_prompts(Path(file), "steer", tokenizer_of(checkpoint), str(Path(file).resolve()))
+    path, form = named(file)
+    source = str(path.resolve())
+    given = source if form == "steer" else {"file": source, "format": form}
+    return read_prompts(path, form, tokenizer_of(checkpoint), given)
 
 
 def checkpoint_of(given: CheckpointLike, device: str = "cpu") -> Checkpoint:

@@ -31,7 +31,7 @@ from steer.results.result import Result, content_hash
 from steer.results.rows import CONTROL, Row
 from steer.results.samples import sampled
 
-RESULT_REVISION = 5  # increase when a recipe's results may change: saved results are then computed again
+RESULT_REVISION = 6  # increase when a recipe's results may change: saved results are then computed again
 Tell = Callable[[float], None]
 
 
@@ -92,7 +92,7 @@ def describe(loaded: Loaded, subject: Subject, plan: Plan, inputs: Inputs, conte
         recipe.kind, recipe.description, recipe.figure,
         shown=recipe.shown,
         hash=content, recipe=recipe.model_dump(mode="json"), changes=tuple(loaded.changes),
-        edited={condition: tuple(sites) for condition, sites in edits.items()},
+        edited={condition: tuple(dict.fromkeys(sites)) for condition, sites in edits.items()},
         ablation=describe_ablation(recipe, len(inputs.reference)) if recipe.ablates else "",
         layer_norm="recomputed on edited streams",
         intervals="95 %, bootstrap over examples; Wilson where an example is one hit or miss",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import combinations
 
-from steer.anatomy.layout import Layout
+from steer.anatomy.layout import Layout, carrier
 from steer.anatomy.nodes import parse_site
 from steer.base.errors import KeyedError
 from steer.models.places import paired, task_sequence, there, unpaired
-from steer.plan.plan import EACH, Exchanged, Plan, Spot, Turned, values_within
+from steer.plan.plan import CLEAN, EACH, Edit, Exchanged, Of, Plan, Spot, Turned, starts_anew, values_within
 from steer.results.details import PlaceTokens
 from steer.tasks.task import PROMPT, Example, Task
 
@@ -104,6 +105,27 @@ def cut_warning(names: Iterable[str], task: Task, examples: Sequence[Example]) -
     counts = {name: sum(name in task.cut_spans(example) for example in examples) for name in dict.fromkeys(names)}
     cut = [f"{name!r} in {count} of {len(examples)} examples" for name, count in counts.items() if count]
     return f"spans that cut a token: {', '.join(cut)}" if cut else ""
+
+
+def check_apart(plan: Plan, examples: Sequence[Example], layout: Layout) -> None:
+    """Two edits of one site at places of other names: in no example may one undo the other."""
+    for run in plan.runs:
+        for first, second in filter(_may_undo, combinations(run.edits, 2)):
+            sequence = task_sequence(layout, first.site)
+            two = [edit.places for edit in (first, second)]
+            if any(set(there(one, sequence, two[0])).intersection(there(one, sequence, two[1])) for one in examples):
+                at = " and at ".join(", ".join(map(str, spots)) for spots in two)
+                text = f"{second.site} is edited at {at}, which meet in some examples: one undoes the other"
+                raise KeyedError([(("conditions",), f"{run.condition or run.name!r}: {text}")])
+
+
+def _may_undo(two: tuple[Edit, Edit]) -> bool:
+    """Would the second edit undo the first where they meet, or change what the first holds?"""
+    first, second = two
+    named = any(isinstance(place, str) for place in (*first.places, *second.places))
+    if carrier(first.site) != carrier(second.site) or not named or first.places == second.places:
+        return False
+    return bool(first.places and second.places) and (starts_anew(second.value) or first.value == Of(CLEAN))
 
 
 def place_tokens(plan: Plan, examples: Sequence[Example], layout: Layout) -> list[PlaceTokens]:

@@ -272,3 +272,18 @@ def parts_of(value: Value) -> tuple[Value, ...]:
             return (rest, *(change for _, change in changes))
         case _:
             return ()
+
+
+def starts_anew(value: Value) -> bool:
+    """Does nothing of what stood at the site enter the value? (What a port reads is rebuilt from its stream.)"""
+    match value:
+        case Current():
+            return False
+        case Exchanged(inner) | Scaled(inner, _):
+            return starts_anew(inner)
+        case Sum(terms):
+            return all(map(starts_anew, terms))
+        case Within(_, inside, outside):
+            return starts_anew(inside) and starts_anew(outside)
+        case _:
+            return True

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from steer.anatomy.layout import carrier, touched
-from steer.anatomy.nodes import Site
+from steer.anatomy.nodes import Node, Site
 from steer.base.errors import Key
-from steer.plan.plan import Current, Edit, Rebuilt, Sum
+from steer.plan.plan import CLEAN, Current, Edit, Of, Rebuilt, Sum, Value, starts_anew
 from steer.recipe.interventions import Made
 from steer.recipe.lowering import Lowering
 
@@ -18,11 +19,13 @@ def check_together(made: Sequence[Made], lowering: Lowering, key: Key) -> None:
     placed = [(n, edit) for n, one in enumerate(made) for edit in _in_place(one)]
     frozen = [edit.site for _, edit in placed if edit.holds] + [edit.site for edit in lowering.freeze]
     for place, (n, edit) in enumerate(placed):
-        before = [(m, other) for m, other in placed[:place] if carrier(other.site) == carrier(edit.site)]
-        if made[n].replaces and any(_overlap(edit, other) for _, other in before):
-            first = before[0][0] + 1
-            names.fault((*key, n), f"{edit.site} is replaced here, which undoes edit {first} of this condition")
-        if not edit.holds and carrier(edit.site) in map(carrier, frozen):
+        before = [(m, other) for m, other in placed[:place] if _meet(other, edit)]
+        undone = [m for m, other in before if not _joins(other, edit)]
+        if undone and (made[n].replaces or starts_anew(edit.value)):
+            text = f"{edit.site} is replaced here, which undoes edit {undone[0] + 1} of this condition"
+            names.fault((*key, n), text)
+        held = any(other.value == Of(CLEAN) for _, other in before)
+        if not edit.holds and (held or carrier(edit.site) in map(carrier, frozen)):
             names.fault((*key, n), f"{edit.site} is frozen and edited in one condition")
         past = [site for site in frozen if carrier(site) != carrier(edit.site)]
         if not edit.holds and not lowering.reach.read.intersection(touched(layout, [edit.site], past)):
@@ -61,9 +64,33 @@ def _in_place(one: Made) -> Sequence[Edit]:
     return [Edit(site, Sum((Current(),))) for site in one.through] if one.through else edits
 
 
-def _overlap(one: Edit, other: Edit) -> bool:
-    """May the two be made at one place? Names of places are only known with the examples."""
-    if not one.places or not other.places:
-        return True
-    numbers = all(isinstance(place, int) for place in (*one.places, *other.places))
-    return not numbers or not set(one.places).isdisjoint(other.places)
+def as_one(edits: Iterable[Edit]) -> list[Edit]:
+    """Paths into one port are one edit: the port reads a stream in which all their sources are changed."""
+    found: list[Edit] = []
+    for edit in edits:
+        number = next((n for n, other in enumerate(found) if _joins(other, edit)), None)
+        if number is None:
+            found.append(edit)
+        else:
+            changes = (*_changes(found[number]), *_changes(edit))
+            found[number] = replace(edit, value=Rebuilt(Current(), changes))
+    return found
+
+
+def _joins(one: Edit, other: Edit) -> bool:
+    """Are both paths into the same port, at the same places, from different sources?"""
+    sources = [{node for node, _ in _changes(edit)} for edit in (one, other)]
+    return (one.site, one.places) == (other.site, other.places) and all(sources) and sources[0].isdisjoint(sources[1])
+
+
+def _changes(edit: Edit) -> tuple[tuple[Node, Value], ...]:
+    """The sources of a port that a path edit changes."""
+    value = edit.value
+    return value.changes if isinstance(value, Rebuilt) and value.rest == Current() and not value.recomputed else ()
+
+
+def _meet(one: Edit, other: Edit) -> bool:
+    """Are the two made at one place? What only the examples know (where a span is) is left to them: `check_apart`."""
+    if carrier(one.site) != carrier(other.site):
+        return False
+    return not one.places or not other.places or not set(one.places).isdisjoint(other.places)

@@ -61,13 +61,13 @@ class Activations(Shown, Mapping[str, "Tensor"]):
     checkpoint: str
     tensors: Mapping[str, Tensor] = field(repr=False)
     axes: Axes = field(repr=False)
-    asked: Mapping[str, str] = field(default_factory=dict, repr=False)  # other names of sites
+    names: Mapping[str, str] = field(default_factory=dict, repr=False)  # other names of sites
 
     def __getitem__(self, site: str) -> Tensor:
         return self.tensors[self._site(site)]
 
     def _site(self, name: str) -> str:
-        site = self.asked.get(name, name)
+        site = self.names.get(name, name)
         if site not in self.tensors:
             close = nearest(str(name), self.tensors) or list(self.tensors)
             raise KeyError(f"no activations of {name!r} were taken; there are {', '.join(close)}")

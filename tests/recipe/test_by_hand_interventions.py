@@ -206,6 +206,23 @@ def test_a_path_edit_is_seen_by_one_port_alone():
     same(result, conditions(path=by_hand), trials(NET, EPISODES, OTHERS), SITES)
 
 
+def test_two_paths_into_one_port_are_both_changed():
+    """The stream that the port reads lacks one head and has another one twice."""
+    port = "dec-cross-1.0.k"
+    first = {"sites": "enc-self-1.0", "ablate": "zero", "into": port}
+    second = {"sites": "enc-self-2.2", "scale": 2, "into": port}
+    result = ask(MODEL, EPISODES, **COMMON, conditions=[{"name": "both", "edits": [first, second]}])
+
+    def by_hand(trial: Trial) -> Edits:
+        def keys(old: Tensor, seen: Values) -> Tensor:
+            changed = seen["enc-resid-2.post"] - seen["enc-self-1.0.out"] + seen["enc-self-2.2.out"]
+            return trial.net.read(port, changed)
+
+        return {port: keys}
+
+    same(result, conditions(both=by_hand), trials(NET, EPISODES, OTHERS), SITES)
+
+
 def test_what_is_frozen_at_some_places_passes_on_the_rest():
     """A stream held at the first place alone: at the others it is moved, and so is what is rebuilt behind it."""
     point = "enc-resid-1.pre"
@@ -230,6 +247,17 @@ def test_what_is_frozen_at_some_places_passes_on_the_rest():
 
 FAULTS = {
     "undoes edit 1": [{"sites": "enc-self-0.1.z", "scale": 2}, {"sites": "enc-self-0.1.z", "ablate": "zero"}],
+    "dec-cross-1.0.k is replaced here, which undoes edit 1": [
+        {"sites": "dec-cross-1.0.k", "scale": 2}, {"sites": "enc-self-1.0", "scale": 2, "into": "dec-cross-1.0.k"},
+    ],
+    "dec-cross-1.0.k is replaced here, which undoes edit 1 ": [  # one source twice
+        {"sites": "enc-self-1.0", "scale": 2, "into": "dec-cross-1.0.k"},
+        {"sites": "enc-self-1.*", "scale": 2, "into": "dec-cross-1.0.k"},
+    ],
+    "enc-self-0.1.z is frozen and edited": [
+        {"sites": "enc-self-0.1.z", "freeze": True, "places": [1, 2]},
+        {"sites": "enc-self-0.1.z", "scale": 2, "places": [2, 3]},
+    ],
     "is frozen and edited": [{"sites": "enc-self-0.1.z", "scale": 2}, {"sites": "enc-self-0.1.out", "freeze": True}],
     "nothing from enc-self-0.1.z arrives": [
         {"sites": "enc-self-0.1.z", "scale": 2}, {"sites": "enc.memory", "freeze": True},
@@ -428,15 +456,22 @@ def test_no_dose_changes_nothing_bitwise_and_all_dimensions_are_the_whole_site(r
 
 @pytest.mark.parametrize(
     ("first", "second", "clash"),
-    [([1, 2], [2, 3], True), ([1, 2], [3], False), (["first"], [3], True), ([], ["last"], True)],
-)
-def test_two_edits_contradict_each_other_only_where_they_may_meet(first, second, clash: bool):
-    """Where a place has a name, only the examples know its number: such edits may meet."""
+    [
+        ([1, 2], [2, 3], True), ([1, 2], [3], False), ([], ["last"], True), (["last"], ["last"], True),
+        (["first"], ["second"], False), (["first"], [3], False), (["second"], [3], True), ([1], ["first"], True),
+    ],
+)  # fmt: skip
+def test_two_edits_contradict_each_other_only_where_they_meet(first, second, clash: bool):
+    """Where a place has a name, the examples know its number: the arguments are the first and the third token."""
     edits = [{"sites": "enc-self-0.1.z", "scale": 2}, {"sites": "enc-self-0.1.z", "ablate": "zero"}]
     edits = [edit | {"places": places} if places else edit for edit, places in zip(edits, (first, second), strict=True)]
     keys = COMMON | {"tensors": [], "conditions": [{"name": "two", "edits": edits}]}
     if not clash:
         assert ask(MODEL, EPISODES, **keys).rows
         return
-    with pytest.raises(SteerError, match=r"conditions.0.edits.1: enc-self-0.1.z is replaced here, which undoes edit 1"):
+    with pytest.raises(SteerError, match=r"conditions.*enc-self-0.1.z is (replaced here, which|edited at .*) undoes"):
         ask(MODEL, EPISODES, **keys)
+    weaker = {key: value for key, value in edits[1].items() if key != "ablate"} | {"scale": 0.5}
+    freeze = {"freeze": True, "sites": "enc-self-0.1.z"} | ({"places": first} if first else {})
+    with pytest.raises(SteerError, match=r"enc-self-0.1.z is (frozen and edited|edited at)"):
+        ask(MODEL, EPISODES, **keys | {"conditions": [{"name": "two", "edits": [freeze, weaker]}]})

@@ -45,11 +45,11 @@ class Report(Shown):
 
     def card(self) -> Card:
         runs = "runs refuse the model" if self.refused else "runs do not look for that: know why before you trust them"
-        found = (
+        verdict = (
             f"{len(self.failed)} of {len(self.findings)} checks fail; {runs}" if self.failed else "every check holds"
         )
         rows = [finding.cells for finding in self.findings]
-        return Card(f"{self.name}, {self.dtype}: {found}", (), TITLES, rows, "\n".join((UNITS, *self.notes)))
+        return Card(f"{self.name}, {self.dtype}: {verdict}", (), TITLES, rows, "\n".join((UNITS, *self.notes)))
 
 
 @torch.no_grad()

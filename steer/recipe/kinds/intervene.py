@@ -22,7 +22,7 @@ from steer.recipe.edits import as_counterpart
 from steer.recipe.interventions import Intervention, Made, Version, make, recording
 from steer.recipe.lowering import Lowering
 from steer.recipe.schema import BEFORE, CEILING, Recipe
-from steer.recipe.together import check_together
+from steer.recipe.together import as_one, check_together
 from steer.results.rows import CONTROL, SET, Level
 from steer.tasks.task import Example, Task
 
@@ -146,7 +146,7 @@ def joined(
             yield alone
             mine = tuple(Edit(site, Of(alone.name)) for site in one.through)
         whole += mine
-    yield Run(name, (*whole, *lowering.freeze), lowering.reads, name, levels=levels)
+    yield Run(name, (*as_one(whole), *lowering.freeze), lowering.reads, name, levels=levels)
 
 
 def recordings(made: Sequence[Made], lowering: Lowering, key: Key, known: dict[str, list[Made]]) -> Iterator[Run]:
