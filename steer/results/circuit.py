@@ -93,7 +93,9 @@ class Circuit(Shown, Strict):
 
 def load_circuit(path: Path | str) -> Circuit:
     """The circuit in a file, or in a folder; raises one error with all faults and their places."""
-    file = Path(path) / CIRCUIT if Path(path).is_dir() else Path(path)
+    file = Path(path)
+    if file.is_dir() and file.name != CIRCUIT:
+        file /= CIRCUIT
     return _circuit(file, stamp(file))
 
 
