@@ -3,9 +3,10 @@
     python benchmarks/growth.py
     python benchmarks/growth.py --only k --most 1000        # a quick look
 
-Every line is a process of its own (peak memory is then its own), on a model with random weights: the time does not
-depend on them. `doubled` is the processor's time over that of half as many episodes: 2 is linear. Other work on the
-machine changes it little, unlike the seconds that go by.
+Every line is a process of its own (peak memory is then its own). Sweeps are on models with random weights: their time
+does not depend on them. A discovery's does (random weights have no circuit, and the search is over at once), so it
+is on shipped checkpoints. `doubled` is the processor's time over that of half as many episodes: 2 is linear. Other
+work on the machine changes it little, unlike the seconds that go by.
 """
 
 from __future__ import annotations
@@ -20,16 +21,20 @@ from typing import Any
 import torch
 from peak import peak_kilobytes
 
+from steer.discover.search import THRESHOLD
+from steer.discover.sought import on_own_task
 from steer.engine.engine import Engine
 from steer.experiments.api import build_recipe
 from steer.experiments.one import run_experiment
-from steer.models.checkpoint import Checkpoint, Record
+from steer.models.checkpoint import Checkpoint, Record, load_checkpoint
 from steer.models.plain.config import ModelConfig
 from steer.models.plain.transformer import Transformer, initialise
+from steer.results.evidence import SearchSettings
 
 EPISODES = (250, 500, 1_000, 2_000, 4_000, 8_000, 10_000)
-SEARCHED = (125, 250, 500)  # a discovery takes at most 500 of each kind
+SEARCHED = (60, 120, 240)  # a discovery takes at most 500 of each kind, and is judged on twice as many
 SIZES = ((2, 8), (4, 8), (2, 16))  # layers of each stack, heads of each block
+TRAINED = {2: "strict1", 3: "deep"}  # by layers of each stack
 MEMORY = 1 << 30  # of a run, so that the budget is full from some thousand episodes on
 
 
@@ -51,22 +56,16 @@ def keys_of(kind: str) -> dict[str, Any]:
 
 def work(kind: str, count: int, layers: int, heads: int) -> None:
     """One line, in this very process."""
-    checkpoint = made(layers, heads)
+    checkpoint = load_checkpoint(TRAINED[layers]) if kind == "discovery" else made(layers, heads)
+    engine = Engine(checkpoint.model, MEMORY // 4, MEMORY)
     started, busy = time.perf_counter(), time.process_time()
     if kind == "discovery":
-        search(checkpoint, count)
+        on_own_task(checkpoint).circuit(SearchSettings(episodes=count, threshold=THRESHOLD), engine=engine)
     else:
         recipe = build_recipe(kind, **keys_of(kind), episodes={"split": "train", "arity": 2, "count": count})
-        run_experiment(recipe, checkpoint, engine=Engine(checkpoint.model, MEMORY // 4, MEMORY))
+        run_experiment(recipe, checkpoint, engine=engine)
     taken = {"seconds": time.perf_counter() - started, "processor": time.process_time() - busy}
     print(json.dumps({**taken, "kilobytes": peak_kilobytes()}))
-
-
-def search(checkpoint: Checkpoint, count: int) -> None:
-    from steer.discover.search import discover
-
-    searched, judged = (checkpoint.task.split(one, 0) for one in checkpoint.task.splits[-2:])
-    discover(checkpoint, searched, judged, count, 0.1, lambda done, text: None)
 
 
 def measured(kind: str, count: int, layers: int = 2, heads: int = 8) -> dict[str, float]:
@@ -91,11 +90,12 @@ def by_episodes(kind: str, most: int) -> None:
 
 
 def by_size(kind: str) -> None:
-    print(f"\n{kind}: layers of each stack and heads of each block, 250 episodes", flush=True)
-    for layers, heads in SIZES:
-        found = measured(kind, 250, layers, heads)
-        sizes = f"{layers} layers, {heads:2} heads"
-        print(f"  {sizes} {told(found)}", flush=True)
+    sizes = [(layers, 8) for layers in TRAINED] if kind == "discovery" else SIZES
+    count = SEARCHED[0] if kind == "discovery" else EPISODES[0]
+    print(f"\n{kind}: layers of each stack and heads of each block, {count} episodes", flush=True)
+    for layers, heads in sizes:
+        found = measured(kind, count, layers, heads)
+        print(f"  {layers} layers, {heads:2} heads {told(found)}", flush=True)
 
 
 def main() -> None:
