@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from steer.experiments.api import build_recipe, plan, run, run_many, schema, validate
     from steer.experiments.evaluating import evaluate
     from steer.experiments.examining import check, direction, doctor
+    from steer.experiments.given import load_checkpoint
     from steer.experiments.importing import import_weights
     from steer.experiments.listing import cp, episodes, ls
     from steer.experiments.looking import ask, attend, attend_all, attribute, component, needed
     from steer.experiments.migrating import migrate
     from steer.experiments.saved import compare, draw, results
     from steer.experiments.training import train
-    from steer.models.checkpoint import load_checkpoint
     from steer.paper.api import renumber, reproduce
     from steer.recipe.load import load_recipe
     from steer.results.circuit import load_circuit
@@ -60,7 +60,7 @@ _HOMES = {
     "episodes": "steer.experiments.listing",
     "evaluate": "steer.experiments.evaluating",
     "import_weights": "steer.experiments.importing",
-    "load_checkpoint": "steer.models.checkpoint",
+    "load_checkpoint": "steer.experiments.given",
     "load_circuit": "steer.results.circuit",
     "load_recipe": "steer.recipe.load",
     "ls": "steer.experiments.listing",

@@ -17,14 +17,15 @@ if TYPE_CHECKING:
 
 def main() -> None:
     try:
-        import atexit
-        import gc
         import signal
 
         open_streams()
-        atexit.register(gc.freeze)  # what is left then goes with the process: to walk through all of torch takes long
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not when it is ignored, as under nohup
             signal.signal(signal.SIGINT, interrupt)
+        import atexit
+        import gc
+
+        atexit.register(gc.freeze)  # what is left then goes with the process: to walk through all of torch takes long
         from steer.commands import app
 
         app(prog_name="steer")

@@ -36,7 +36,7 @@ def _number(given: object) -> bool:
 
 
 def _path(given: object) -> bool:
-    return isinstance(given, str | PathLike) and "\0" not in str(given)
+    return isinstance(given, str | PathLike) and str(given) != "" and "\0" not in str(given)
 
 
 def _many(given: object) -> bool:
@@ -55,6 +55,10 @@ def _pair(given: object) -> bool:
     return isinstance(given, Collection) and len(given) == 2 and all(map(_whole, given))
 
 
+def _paths(given: object) -> bool:
+    return _path(given) or (isinstance(given, Collection) and all(map(_path, given)))
+
+
 def _result(given: object) -> bool:
     return _path(given) or hasattr(given, "rows")
 
@@ -65,6 +69,8 @@ KINDS: dict[str, Kind] = {  # by what a verb says of an argument, `None` left ou
     "str": ("a text", _text),
     "int": ("a whole number", _whole),
     "float": ("a number", _number),
+    "bool": ("True or False", lambda given: isinstance(given, bool)),
+    "Sequence[str | Path] | str | Path": ("a name, a path, or a list of them", _paths),
     **dict.fromkeys(("Path | str", "str | Path", "Path"), ("a path", _path)),
     **dict.fromkeys(("Sequence[str]", "Sequence[str] | str", "str | Sequence[str]", "tuple[str, str]"), NAMES),
     "Changes": ("a list of `key=value`, or a dict", _texts),
@@ -83,6 +89,8 @@ NAMED: dict[str, Kind] = {  # by its own name, where less is allowed, or more
 def kind_of(parameter: inspect.Parameter) -> Kind | None:
     """What an argument must be, if that can be told from what the verb says of it."""
     said = str(parameter.annotation).removesuffix(" | None")
+    if said.startswith("Callable["):
+        return ("a function", callable)
     return NAMED.get(parameter.name) or KINDS.get(said)
 
 

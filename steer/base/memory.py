@@ -16,3 +16,9 @@ def parse_memory(text: str) -> int:
     if not 1 << 20 <= size < 1 << 50:
         raise SteerError(f"--memory is a size such as 8G or 500M, not {text!r}")
     return size
+
+
+def memory_text(amount: int) -> str:
+    """The same in the largest unit of which it is at least one."""
+    unit = next((unit for unit in "TGMK" if amount >= UNITS[unit]), "")
+    return f"{amount / UNITS[unit]:.3g}{unit}"

@@ -31,6 +31,10 @@ class Card:
         return _cut(lines)
 
 
+def counted(number: int, word: str) -> str:
+    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
+
+
 def _cut(lines: list[str]) -> str:
     """As many whole lines as fit; then how many there are more."""
     kept: list[str] = []

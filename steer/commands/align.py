@@ -8,12 +8,16 @@ from typing import Annotated
 import typer
 
 from steer.base.shipped import DEFAULT
+from steer.commands.completion import complete_site
 from steer.commands.options import CheckpointOption, DeviceOption, FormatOption, JsonOption, QuietOption
 from steer.commands.subjects import TaskOption
 
 
 def align(
-    sites: Annotated[list[str], typer.Argument(help="Aligned together: '$question-broadcast:all.z', enc-mlp-1.")],
+    sites: Annotated[
+        list[str],
+        typer.Argument(help="Aligned together: '$question-broadcast:all.z', enc-mlp-1.", autocompletion=complete_site),
+    ],
     variable: Annotated[str, typer.Option(help="In which counterparts differ (index-in-question).")],
     k: Annotated[
         list[str] | None, typer.Option("-k", help="Dimensions of each site, or all; repeatable (1, 2, 4).")

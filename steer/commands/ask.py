@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from steer.base.shipped import DEFAULT
+from steer.commands.completion import complete_site
 from steer.commands.options import (
     CheckpointOption,
     DeviceOption,
@@ -34,7 +35,10 @@ def ask(
     change: Annotated[
         str | None, typer.Option(help="The variable to change (default: the one that exchanged positions change).")
     ] = None,
-    sites: Annotated[list[str] | None, typer.Option("--at", help="Where, instead of the circuit's own sites.")] = None,
+    sites: Annotated[
+        list[str] | None,
+        typer.Option("--at", help="Where, instead of the circuit's own sites.", autocompletion=complete_site),
+    ] = None,
     checkpoint: CheckpointOption = DEFAULT,
     task: TaskOption = None,
     out: OutOption = None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,14 +14,15 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from steer.experiments.check import Checked
-    from steer.results.rows import Row
     from steer.tasks.prompts.check import ShownLine
 
 
 def check(
     file: Annotated[Path, typer.Argument(help="A file of prompts: JSONL, JSON, CSV or Parquet.")],
     checkpoint: CheckpointOption = DEFAULT,
-    format: Annotated[str, typer.Option(help="Whose columns: steer, eap-ig, auto-circuit, mib or causalab.")] = "steer",
+    format: Annotated[
+        str, typer.Option(help="Whose columns: steer, eap-ig, auto-circuit, mib or causalab; mib:FILE says the same.")
+    ] = "steer",
     show: Annotated[int, typer.Option(min=0, help="How many lines to show as tokens.")] = 3,
     device: DeviceOption = "cpu",
     dtype: DtypeOption = "float32",
@@ -41,45 +41,13 @@ def check(
 def _page(checked: Checked) -> str:
     from steer.drawing.tables import make_table, pairs, render
 
-    facts = checked.facts
-    few, most = facts.prompt_tokens
-    counts = ", ".join(f"{tokens} ({lines} lines)" for tokens, lines in facts.answer_tokens.items())
-    head = [("lines", f"{facts.lines:,}"), ("tokens of a prompt", f"{few}" if few == most else f"{few} to {most}")]
-    head += [
-        ("tokens of an answer", counts),
-        ("exact match", _share(checked.exact)),
-        ("first token", _share(checked.first)),
-    ]
-    groups = [("counterpart", name, counted) for name, counted in facts.counterparts.items()]
-    groups += [("span", name, counted) for name, counted in facts.spans.items()]
-    lines = [(kind, name, ", ".join(f"{n:,} {word}" for word, n in tally.items())) for kind, name, tally in groups]
-    parts: list[Table | str] = [f"{checked.file} on {checked.checkpoint}", "", pairs(head)]
-    parts += ["", make_table(("", "", ""), lines)] if lines else []
-    for text in _remarks(checked):
+    parts: list[Table | str] = [f"{checked.file} on {checked.checkpoint}", "", pairs(checked.lines)]
+    parts += ["", make_table(("", "", ""), checked.groups)] if checked.groups else []
+    for text in checked.remarks:
         parts += [text] if text.startswith("  ") else ["", text]
-    for one in facts.shown:
+    for one in checked.facts.shown:
         parts += ["", pairs(_shown(one))]
     return render(*parts)
-
-
-def _share(row: Row | None) -> str:
-    from steer.drawing.tables import interval
-    from steer.results.rows import number
-
-    if row is None:
-        return "not asked"
-    return f"{number(row.value)} ({interval(row.low, row.high)}) of {row.counted:,}"
-
-
-def _remarks(checked: Checked) -> Iterator[str]:
-    if checked.unanswered:
-        yield f"The model was not asked: {checked.unanswered}"
-    if checked.is_weak:
-        yield "The model is wrong on most of these lines: what is measured on them says little about how it is right."
-    for remark in checked.facts.remarks:
-        more = f" and {remark.count - len(remark.lines):,} more" * (remark.count > len(remark.lines))
-        yield f"{remark.about}, {remark.count:,} of {checked.facts.lines:,} lines: {remark.text}"
-        yield f"  {', '.join(remark.lines)}{more}"
 
 
 def _shown(one: ShownLine) -> list[tuple[str, str]]:

@@ -8,13 +8,17 @@ from typing import Annotated, Literal
 import typer
 
 from steer.base.shipped import DEFAULT
+from steer.commands.completion import complete_site
 from steer.commands.options import CheckpointOption, DeviceOption, JsonOption
 from steer.commands.subjects import TaskOption
 
 
 def direction(
     out: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write it (.safetensors).")],
-    site: Annotated[str, typer.Option(help="Whose features: enc-self-0.5.z, enc-mlp-1, dec-resid-1.mid.")] = "",
+    site: Annotated[
+        str,
+        typer.Option(help="Whose features: enc-self-0.5.z, enc-mlp-1, dec-resid-1.mid.", autocompletion=complete_site),
+    ] = "",
     way: Annotated[
         Literal["difference", "principal", "probe"],
         typer.Option("--by", help="Of two groups' means; principal components; a linear probe."),

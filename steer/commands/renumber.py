@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from steer.base.shipped import DEFAULT
+from steer.commands.completion import complete_numbering
 from steer.commands.options import CheckpointOption, JsonOption
 
 if TYPE_CHECKING:
@@ -18,7 +19,11 @@ def renumber(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the renumbered checkpoint.")],
     checkpoint: CheckpointOption = DEFAULT,
     like: Annotated[
-        str, typer.Option(help="paper: roles get the paper's numbers; trained: undo; or another checkpoint.")
+        str,
+        typer.Option(
+            help="paper: roles get the paper's numbers; trained: undo; or another checkpoint.",
+            autocompletion=complete_numbering,
+        ),
     ] = "paper",
     json: JsonOption = False,
 ) -> None:

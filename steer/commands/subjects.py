@@ -8,7 +8,10 @@ from typing import Annotated, TypedDict
 import typer
 
 TaskOption = Annotated[
-    Path | None, typer.Option(help="A file of prompts (JSONL, CSV, …), for models that were trained on none of ours.")
+    Path | None,
+    typer.Option(
+        help="A file of prompts (JSONL, CSV, …; mib:FILE for another tool's), for models trained on none of ours."
+    ),
 ]
 
 

@@ -19,6 +19,7 @@ from steer.models.families import task_of
 from steer.models.subject import Subject
 from steer.results.circuit import Circuit, read_circuit, write_circuit
 from steer.results.evidence import SearchSettings
+from steer.tasks.prompts.formats import named
 from steer.tasks.prompts.task import Prompts
 
 CAPABLE = 0.9  # exact match: checkpoints below it do not do the task
@@ -83,7 +84,7 @@ def _same(circuit: Circuit, subject: Subject) -> Circuit:
 
 def asked_of(task: Path | None, dtype: str) -> tuple[str, ...]:
     """The words of a results folder that tell searches of one model apart: on which prompts, in which numbers."""
-    return () if task is None else (task.stem, *([dtype] if dtype != "float32" else []))
+    return () if task is None else (named(task)[0].stem, *([dtype] if dtype != "float32" else []))
 
 
 def find_on_prompts(

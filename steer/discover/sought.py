@@ -51,5 +51,7 @@ def on_prompts(name: str, file: Path, device: str = "cpu", dtype: str = "float32
     prompts = prompts_of(name, file)
     searched, judged = prompts.apart(0)  # what is wrong with the file is said before any weights are read
     subject = load_subject(name, device, dtype).about(prompts)
+    sought = Sought(subject, searched, judged, memory)
+    sought.engine().batch_size([*searched, *judged])  # what no memory holds is not tried
     subject.examine([*searched, *judged])
-    return Sought(subject, searched, judged, memory)
+    return sought

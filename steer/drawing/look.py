@@ -39,10 +39,8 @@ def _inches(size: str | float | Sequence[float] | None) -> tuple[float, ...] | N
     """Empty: as the figure has it. None: not a size."""
     if size is None:
         return ()
-    words = (
-        size.lower().split("x") if isinstance(size, str) else [size] if isinstance(size, int | float) else list(size)
-    )
     try:
+        words = size.lower().split("x") if isinstance(size, str) else [size] if isinstance(size, int | float) else size
         inches = tuple(float(word) for word in words)
     except (TypeError, ValueError):
         return None

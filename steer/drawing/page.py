@@ -9,6 +9,7 @@ from pathlib import Path
 from struct import unpack
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from steer.base.files import write_atomically
 from steer.base.version import __version__
@@ -69,7 +70,17 @@ def write_page(page: Page, path: Path) -> None:
 def page_text(page: Page) -> str:
     loader = FileSystemLoader(Path(__file__).parent)
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    environment.filters["coded"] = words_and_code
     return environment.get_template(TEMPLATE).render(page=page, image=read_image, version=__version__)
+
+
+def words_and_code(text: str) -> Markup:
+    """Text for a page: what stands between backticks is code."""
+    parts = text.split("`")
+    coded = (
+        Markup("<code>{}</code>").format(part) if number % 2 else escape(part) for number, part in enumerate(parts)
+    )
+    return Markup("").join(coded) if len(parts) % 2 else escape(text)
 
 
 def read_image(picture: Path) -> Image:

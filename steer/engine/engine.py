@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from steer.anatomy.nodes import Site
-from steer.base.memory import MEMORY
+from steer.base.errors import SteerError
+from steer.base.memory import MEMORY, memory_text
 from steer.engine.ablation import Means
 from steer.engine.backends.local import Local, PassError
 from steer.engine.backends.remote import Remote
@@ -59,6 +60,10 @@ class Engine:
         vocabulary, width = self.model.like.shape
         patterns = sum(block.heads for block in self.layout.blocks) * longest**2
         one = self.model.like.element_size() * (longest * (2 * vocabulary + len(self.order) * width) + patterns)
+        if one > self.memory:
+            takes, given = memory_text(one), memory_text(self.memory)
+            text = f"an example of {longest:,} tokens takes about {takes}; --memory is {given}"
+            raise SteerError(f"{text}: give more, or leave out examples that long")
         return max(1, min(LARGEST, self.memory // 2 // one))
 
     def _make_batches(self, examples: Sequence[Any], size: int, in_order: bool) -> list[Batch]:

@@ -33,7 +33,8 @@ def activations(
     from steer.engine.engine import Engine
 
     subject = subject_of(checkpoint, device, dtype)
-    chosen = _sites(subject, [sites] if isinstance(sites, str) else list(sites))
+    named = _sites(subject, [sites] if isinstance(sites, str) else list(sites))
+    chosen = list(dict.fromkeys(site for sites_of in named.values() for site in sites_of))
     examples = _examples(subject, [prompts] if isinstance(prompts, str) else list(prompts), answers)
     engine = Engine(subject.model)
     parts: dict[str, list[tuple[list[int], Tensor]]] = {}
@@ -45,22 +46,24 @@ def activations(
                 parts.setdefault(str(site), []).append((batch.rows, values[site].cpu()))
     along = {str(site): axis_names(engine.layout, site, parts[str(site)][0][1].ndim) for site in chosen}
     axes = axes_of(subject, examples, batches, along)
-    return Activations(subject.name, {name: in_order(some, axes, name) for name, some in parts.items()}, axes)
+    names = {name: str(sites_of[0]) for name, sites_of in named.items() if len(sites_of) == 1}
+    return Activations(subject.name, {name: in_order(some, axes, name) for name, some in parts.items()}, axes, names)
 
 
-def _sites(subject: Subject, names: list[str]) -> list[Site]:
+def _sites(subject: Subject, names: list[str]) -> dict[str, Sequence[Site]]:
+    """What each name stands for."""
     if not names:
         raise SteerError(f"sites: name at least one, such as {subject.names.layout.heads[0]}.z")
     faults: list[str] = []
-    sites: list[Site] = []
+    stands: dict[str, Sequence[Site]] = {}
     for name in names:
         try:
-            sites += subject.names.sites(str(name))
+            stands[name] = subject.names.sites(name)
         except SteerError as error:
             faults += [f"sites: {fault}" for fault in error.faults]
     if faults:
         raise SteerError(*faults)
-    return list(dict.fromkeys(sites))
+    return stands
 
 
 def _examples(subject: Subject, prompts: list[Any], answers: Sequence[str] | None) -> list[Any]:

@@ -50,6 +50,7 @@ def run(
     With `out`, the result is written to a folder there as `steer run` does, and not computed again if it is there
     already; without, nothing is written to disk. `remote`: on a server of nnsight's (NDIF), or on the host named.
     """
+    look_of(formats)  # said also where nothing is drawn
     loaded, subject, engine = _prepared(recipe, checkpoint, changes, device, dtype, memory, remote)
     if out is None:
         from steer.experiments.sweeping import run_question
@@ -104,10 +105,11 @@ def _named(recipe: RecipeLike, checkpoint: CheckpointLike | None) -> str | None:
 
 
 def run_many(
-    recipes: Sequence[str | Path], *, changes: Changes = (), out: Path | str = "results", device: str = "cpu",
-    dtype: str = "float32", memory: str = "4G", jobs: int | None = 1, force: bool = False, formats: Sequence[str] = (),
-    tell: Callable[[float, str], None] = lambda done, name: None, workers: int | None = None, on: str | None = None,
-    say: Callable[[str], None] = lambda text: None, remote: bool | str = False,
+    recipes: Sequence[str | Path] | str | Path, *, changes: Changes = (), out: Path | str = "results",
+    device: str = "cpu", dtype: str = "float32", memory: str = "4G", jobs: int | None = 1, force: bool = False,
+    formats: Sequence[str] = (), tell: Callable[[float, str], None] = lambda done, name: None,
+    workers: int | None = None, on: str | None = None, say: Callable[[str], None] = lambda text: None,
+    remote: bool | str = False,
 ) -> list[Outcome]:  # fmt: skip
     """Run recipes by name, path or folder; a bad one does not stop the others: each outcome has a result or faults.
 
@@ -123,8 +125,9 @@ def run_many(
         raise SteerError("--remote sends one recipe after another: leave --jobs, --workers and --on out")
     check_jobs(jobs, workers, on)
     job = Job(change_words(changes), Path(out), device, dtype, parse_memory(memory), force, look_of(formats), remote)
+    several = [recipes] if isinstance(recipes, str | Path) else recipes
     with opened(workers, on, say) as cluster:
-        return run_batch(list(map(str, recipes)), job, jobs, tell, cluster)
+        return run_batch([str(one) for one in several], job, jobs, tell, cluster)
 
 
 def plan(recipe: RecipeLike, checkpoint: str | Path | None = None, *, changes: Changes = ()) -> Planned:

@@ -72,6 +72,7 @@ def ask(
         raise SteerError(f"the {variable} of this prompt cannot be changed: {task.why_fixed(episode, variable)}")
     subject.examine([episode])
     recipe = recipe_of(task, variable, sites)
+    _check_sites(subject, sites)
     engine, plan = engine or Engine(subject.model), lower(recipe, subject.names).plan
     vocabulary = subject.scoring.vocabulary
     head = subject.names.head(f"${task.output_role}") if task.output_role else None
@@ -99,6 +100,17 @@ def ask(
         str(episode), subject.name, variable, changed, episode.answer, clean, other.answer, steered,
         look("before", clean), look(STEERED, steered), task.words.program,
     )  # fmt: skip
+
+
+def _check_sites(subject: Subject, sites: Sequence[str]) -> None:
+    faults: list[str] = []
+    for name in sites:
+        try:
+            subject.names.sites(name)
+        except SteerError as error:
+            faults += [f"--at: {fault}" for fault in error.faults]
+    if faults:
+        raise SteerError(*faults)
 
 
 def recipe_of(task: Task, variable: str, sites: Sequence[str]) -> Recipe:

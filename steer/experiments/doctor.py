@@ -14,10 +14,14 @@ from steer.models.huggingface.load import load_model
 from steer.models.huggingface.model import HuggingFaceModel
 from steer.models.huggingface.place import resolve
 from steer.models.huggingface.same_tokens import same_tokens
+from steer.tasks.prompts.formats import named
 from steer.tasks.prompts.read import read_lines
 from steer.tasks.prompts.task import read_prompts
 from steer.tasks.task import Example
 
+UNCOMPARED = (
+    "how texts are cut was not compared: transformers reads no tokenizer by this folder's tokenizer_config.json"
+)
 TEXTS = ("a", "The cat sat on the mat.", " two  blanks, a tab\tand 3,141.59 euros", "naïve café – «quoted» 北京 🙂")
 
 
@@ -31,8 +35,9 @@ def examine_model(checkpoint: str, task: Path | None, device: str, dtype: str) -
     check_device(device)
     place = resolve(name)
     tokenizer = family.tokenizer(name)
-    shown = read_prompts(task, "steer", tokenizer, str(task)).split("all", 0) if task else ()
-    texts = [line.prompt for line in read_lines(task)[0].values()][:100] if task else list(TEXTS)
+    file = named(task) if task else None
+    shown = read_prompts(*file, tokenizer, str(task)).split("all", 0) if file else ()
+    texts = [line.prompt for line in read_lines(*file)[0].values()][:100] if file else list(TEXTS)
     model = load_model(place, device, dtype)
     report = examine(model, (), checkpoint)
     if shown:
@@ -41,9 +46,8 @@ def examine_model(checkpoint: str, task: Path | None, device: str, dtype: str) -
         own = (replace(finding, words=f"{finding.words} (your prompts)") for finding in more.findings)
         report = replace(report, findings=(*report.findings, *own), notes=(*report.notes, *more.notes))
     other = same_tokens(place, tokenizer, texts)
-    return replace(
-        report, findings=(*report.findings, *([other] if other else ())), notes=(*report.notes, *notes_of(model, shown))
-    )
+    notes = (*report.notes, *notes_of(model, shown), *(() if other else (UNCOMPARED,)))
+    return replace(report, findings=(*report.findings, *([other] if other else ())), notes=notes)
 
 
 def notes_of(model: HuggingFaceModel, shown: Sequence[Example]) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ def check(
     """What to know about a file of prompts: tokens, rivals, counterparts, spans, how often the model is right."""
     from steer.experiments.check import check_prompts
     from steer.models.devices import check_device, check_dtype
-    from steer.tasks.prompts.formats import FORMATS, FormatName
+    from steer.tasks.prompts.formats import FORMATS, FormatName, named
 
     if format not in FORMATS:
         raise SteerError(f"--format: {unknown('format', str(format), list(FORMATS))}")
@@ -37,7 +37,8 @@ def check(
     check_dtype(dtype)
     parse_memory(memory)
     given = {"device": device, "dtype": dtype, "memory": memory}
-    return check_prompts(Path(file), cast(FormatName, format), checkpoint, show, **given)
+    path, form = named(file) if format == "steer" else (Path(file), cast(FormatName, format))
+    return check_prompts(path, form, checkpoint, show, **given)
 
 
 def doctor(checkpoint: str, *, task: Path | str | None = None, device: str = "cpu", dtype: str = "float32") -> Report:

@@ -80,6 +80,7 @@ class Experiment:
         self.lowered = lowered
         self.inputs = self._mixed(replace(shown.inputs, stored=lowered.stored))
         check_apart(lowered.plan, examples, layout)
+        self.engine.batch_size(examples)  # what no memory holds is not tried
         subject.examine(examples)
         setting = Setting(
             subject, examples, recipe.measures, recipe.seed, shown.predicted,

@@ -50,8 +50,15 @@ def change_words(changes: Changes) -> tuple[str, ...]:
     if isinstance(changes, str):
         return (changes,)
     if isinstance(changes, Mapping):
-        return tuple(f"{key}={dumps(value)}" for key, value in changes.items())
+        return tuple(f"{key}={_dumped(key, value)}" for key, value in changes.items())
     return tuple(changes)
+
+
+def _dumped(key: str, value: Any) -> str:
+    try:
+        return dumps(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigError(f"changes: {key}: numbers, texts, lists and dicts can be said, not {value!r:.60}") from error
 
 
 def name_of(checkpoint: CheckpointLike) -> str:
@@ -60,6 +67,13 @@ def name_of(checkpoint: CheckpointLike) -> str:
         return str(checkpoint)
     _check_subject(checkpoint)
     return checkpoint.name
+
+
+def load_checkpoint(
+    name: Path | str, device: str = "cpu", dtype: str = "float32", *, task: Path | str | None = None
+) -> Subject:
+    """A checkpoint of any family, by name or folder, to be asked many things. `task`: a file of prompts for it."""
+    return subject_of(str(name), device, dtype, task)
 
 
 def subject_of(
@@ -72,6 +86,8 @@ def subject_of(
 
     if not isinstance(given, str | Path):
         _check_subject(given)
+        if task is not None:
+            raise SteerError("a loaded checkpoint takes no file of prompts: give it to load_checkpoint as task=")
         return given
     check_dtype(dtype)
     check_device(device)
@@ -87,9 +103,13 @@ def subject_of(
 def prompts_of(checkpoint: str, file: Path | str) -> Prompts:
     """A file of prompts as a task for this checkpoint."""
     from steer.models.families import tokenizer_of
+    from steer.tasks.prompts.formats import named
     from steer.tasks.prompts.task import read_prompts
 
-    return read_prompts(Path(file), "steer", tokenizer_of(checkpoint), str(Path(file).resolve()))
+    path, form = named(file)
+    source = str(path.resolve())
+    given = source if form == "steer" else {"file": source, "format": form}
+    return read_prompts(path, form, tokenizer_of(checkpoint), given)
 
 
 def checkpoint_of(given: CheckpointLike, device: str = "cpu") -> Checkpoint:

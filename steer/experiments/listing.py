@@ -112,6 +112,8 @@ def episodes(
     about = TASKS[task]
     check_split(split, about)
     drawn = about.split(split, seed)
-    if start < 0 or n < 1 or start + n > len(drawn):
+    if n < 1:
+        raise SteerError(f"--n: 1 at least, not {n}")
+    if start < 0 or start + n > len(drawn):
         raise SteerError(f"the {split} split has {len(drawn):,} episodes; {start} + {n} goes beyond it")
     return [drawn[number] for number in range(start, start + n)]

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from steer.base.errors import SteerError, unknown
 from steer.base.json import Json
 from steer.base.shipped import recipe_names
-from steer.base.shown import Card, Shown
+from steer.base.shown import Card, Shown, counted
 from steer.drawing.look import KINDS, Look, look_of
 from steer.recipe.load import load_recipe
 from steer.results.circuit import CIRCUIT, Circuit, load_circuit
@@ -119,7 +119,7 @@ class Listing(Shown, tuple[Saved, ...]):
 
     def card(self) -> Card:
         titles = ("recipe", "changes", "checkpoint", "episodes", "date", "folder")
-        return Card(f"{len(self)} results", (), titles, self.rows)
+        return Card(counted(len(self), "result"), (), titles, self.rows)
 
     @property
     def rows(self) -> list[tuple[str, ...]]:
@@ -148,7 +148,7 @@ def _saved(listed: Listed) -> Saved:
 
 @lru_cache(maxsize=64)
 def _shipped(stem: str) -> list[Json]:
-    """Shipped recipes by the name that their results have: folders may have one of the same name each."""
+    """Shipped recipes as they stand, by the name of their results: folders may have one of the same name each."""
     names = [name for name in recipe_names() if name.rpartition("/")[2] == stem]
     return [load_recipe(name).recipe.model_dump(mode="json") for name in names]
 

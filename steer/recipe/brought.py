@@ -10,6 +10,7 @@ from steer.base.yaml import Document, Strict, check
 from steer.models.families import tokenizer_of
 from steer.recipe.schema import TaskFile
 from steer.tasks import TASKS
+from steer.tasks.prompts.formats import named
 from steer.tasks.prompts.task import read_prompts
 from steer.tasks.task import Task
 
@@ -32,7 +33,7 @@ def brought_task(document: Document, checkpoint: str) -> Task | None:
         return None
     if isinstance(given, str) and given in TASKS:
         return TASKS[given]
-    wanted = {"file": given} if isinstance(given, str) else given
+    wanted = _wanted(given) if isinstance(given, str) else given
     task = check(Document(document.name, {"task": wanted}, document.places, document.keys), Brought).task
     try:
         tokenizer = tokenizer_of(checkpoint)
@@ -40,3 +41,8 @@ def brought_task(document: Document, checkpoint: str) -> Task | None:
         place = document.place(("checkpoint",))
         raise ConfigError(*(f"{place}: checkpoint: {fault}" for fault in error.faults)) from error
     return read_prompts(Path(document.name).parent / task.file, task.format, tokenizer, given)
+
+
+def _wanted(given: str) -> dict[str, str]:
+    file, form = named(given)
+    return {"file": given if form == "steer" else str(file), "format": form}

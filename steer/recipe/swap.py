@@ -43,10 +43,10 @@ class Swap(Recipe):
             lowering.names.fault(("tokens",), f"must be {places}: {known.reason}")
 
     def _check_brought(self, lowering: Lowering) -> None:
-        """Of a file of prompts any two places may be exchanged; nobody knows the answer to that."""
+        """Of a file of prompts any two places may be exchanged; nobody foresees the answer to that."""
         lowering.check_exchanged(("tokens",), self.tokens)
         for number, measure in enumerate(self.measures):
-            if measure.against != "answer":
+            if measure.foresees:
                 text = "a file of prompts does not say which answer exchanged positions give"
                 lowering.names.fault(("measures", number, "against"), text)
 

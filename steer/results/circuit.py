@@ -91,9 +91,12 @@ class Circuit(Shown, Strict):
     __str__ = Shown.__repr__
 
 
-def load_circuit(path: Path) -> Circuit:
-    """The circuit in a file; raises one error with all faults and their places."""
-    return _circuit(path, stamp(path))
+def load_circuit(path: Path | str) -> Circuit:
+    """The circuit in a file, or in a folder; raises one error with all faults and their places."""
+    file = Path(path)
+    if file.is_dir() and file.name != CIRCUIT:
+        file /= CIRCUIT
+    return _circuit(file, stamp(file))
 
 
 @lru_cache(maxsize=32)

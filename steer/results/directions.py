@@ -20,6 +20,7 @@ from pydantic import Field, ValidationError
 
 from steer.base.errors import ConfigError, SteerError
 from steer.base.files import read_file, write_atomically
+from steer.base.shown import Card, Shown, counted
 from steer.base.yaml import Strict
 
 MOST = 256_000_000  # bytes: far more than rows of any model's features need
@@ -43,12 +44,16 @@ class About(Strict):
     scores: Annotated[dict[str, float], Field(description="held-out accuracy and the like", default_factory=dict)]
 
 
-@dataclass(frozen=True, eq=False)
-class Direction:
+@dataclass(frozen=True, eq=False, repr=False)
+class Direction(Shown):
     """Rows of features: one for a direction, several for a subspace."""
 
     rows: Floats  # k D
     about: About
+
+    def card(self) -> Card:
+        about = ((name, str(value)) for name, value in self.about.model_dump().items() if name != "format" and value)
+        return Card(f"direction: {counted(len(self.rows), 'row')} of {self.size} features", list(about))
 
     @property
     def sha256(self) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from steer.base.errors import SteerError, nearest, unknown
 from steer.base.json import Json
-from steer.base.shown import Card, Shown
+from steer.base.shown import Card, Shown, counted
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -54,18 +54,24 @@ class Activations(Shown, Mapping[str, "Tensor"]):
     """Activations by site, examples first, with prompts, answers, tokens and lengths beside them.
 
     `found["dec-cross-1.4.k"]` is the padded tensor; `found.at("dec-cross-1.4.k", 3)` is the third's part of it, only
-    real tokens, and `found.tokens("dec-cross-1.4.k", 3)` what stands there.
+    real tokens, and `found.tokens("dec-cross-1.4.k", 3)` what stands there. A site that was asked for by another name
+    (`$output.k`) is found by that as well.
     """
 
     checkpoint: str
     tensors: Mapping[str, Tensor] = field(repr=False)
     axes: Axes = field(repr=False)
+    names: Mapping[str, str] = field(default_factory=dict, repr=False)  # other names of sites
 
     def __getitem__(self, site: str) -> Tensor:
+        return self.tensors[self._site(site)]
+
+    def _site(self, name: str) -> str:
+        site = self.names.get(name, name)
         if site not in self.tensors:
-            close = nearest(str(site), self.tensors) or list(self.tensors)
-            raise KeyError(f"no activations of {site!r} were taken; there are {', '.join(close)}")
-        return self.tensors[site]
+            close = nearest(str(name), self.tensors) or list(self.tensors)
+            raise KeyError(f"no activations of {name!r} were taken; there are {', '.join(close)}")
+        return site
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.tensors)
@@ -84,8 +90,7 @@ class Activations(Shown, Mapping[str, "Tensor"]):
 
     def sequence(self, site: str) -> str:
         """The sequence that a site's tokens belong to."""
-        self[site]
-        return next(filter(None, self.axes.along[site]))
+        return next(filter(None, self.axes.along[self._site(site)]))
 
     def tokens(self, site: str, example: int) -> tuple[str, ...]:
         return self.axes.tokens[self.sequence(site)][self._example(example)]
@@ -95,9 +100,9 @@ class Activations(Shown, Mapping[str, "Tensor"]):
 
     def at(self, site: str, example: int) -> Tensor:
         """One example's part without padding."""
-        self[site], self._example(example)
-        real = [slice(len(self.axes.tokens[name][example])) if name else slice(None) for name in self.axes.along[site]]
-        return self[site][example][tuple(real[1:])]
+        whole, along = self[site][self._example(example)], self.axes.along[self._site(site)]
+        real = [slice(len(self.axes.tokens[name][example])) if name else slice(None) for name in along]
+        return whole[tuple(real[1:])]
 
     def _example(self, number: int) -> int:
         if not isinstance(number, int) or not 0 <= number < len(self.prompts):
@@ -106,9 +111,8 @@ class Activations(Shown, Mapping[str, "Tensor"]):
 
     def card(self) -> Card:
         rows = [(name, str(tuple(tensor.shape)), self._axes(name)) for name, tensor in self.tensors.items()]
-        return Card(
-            f"activations of {self.checkpoint}: {len(self.prompts)} prompts", (), ("site", "shape", "axes"), rows
-        )
+        title = f"activations of {self.checkpoint}: {counted(len(self.prompts), 'prompt')}"
+        return Card(title, (), ("site", "shape", "axes"), rows)
 
     def _axes(self, name: str) -> str:
         return ", ".join(["prompts", *(sequence or "features" for sequence in self.axes.along[name][1:])])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from steer.base.arguments import checked
 from steer.base.json import Json
-from steer.base.shown import Card, Shown
+from steer.base.shown import Card, Shown, counted
 from steer.results.details import Detail
 from steer.results.provenance import Provenance
 from steer.results.rows import ROW_TITLES, Row, flat, overall, row_lines
@@ -42,7 +42,8 @@ class Result(Shown):
 
     def card(self) -> Card:
         origin, shown = self.provenance, overall(self.rows)
-        title = f"{origin.name} on {origin.checkpoint.name}: {origin.examples:,} examples, {len(self.rows)} rows"
+        examples = counted(origin.examples, "example")
+        title = f"{origin.name} on {origin.checkpoint.name}: {examples}, {counted(len(self.rows), 'row')}"
         pairs = [("folder", str(self.folder))] if self.folder else []
         pairs += [("tensors", ", ".join(self.tensors))] if self.tensors else []
         return Card(title, pairs, ROW_TITLES, row_lines(shown))

@@ -197,7 +197,7 @@ def untouched(monkeypatch: pytest.MonkeyPatch) -> None:
     def search(*arguments: object) -> None:
         raise AssertionError("searched")
 
-    monkeypatch.setattr("steer.discover.keep.discover", search)
+    monkeypatch.setattr("steer.discover.sought.discover", search)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 from conftest import GOOD
 
-from steer.commands.completion import complete_checkpoint, complete_head, complete_preset, complete_recipe
+from steer.commands.completion import (
+    complete_checkpoint,
+    complete_head,
+    complete_model,
+    complete_numbering,
+    complete_preset,
+    complete_recipe,
+    complete_site,
+)
 
 TINY_RUN = ("stages.0.epochs=2", "stages.0.episodes=40", "model.d_model=16", "model.heads=2", "model.d_head=8")
 
@@ -37,6 +45,11 @@ def test_names_are_completed():
     assert complete_head(Line(checkpoint="tiny"), "dec-cross-0.") == [f"dec-cross-0.{n}" for n in range(4)]
     assert "$output" in complete_head(Line(), "$")
     assert complete_head(Line(checkpoint="nowhere"), "") == []
+    assert complete_site(Line(), "dec-cross-1.5.k") == ["dec-cross-1.5.k"]
+    assert {"$output.k", "$output.z"} <= set(complete_site(Line(), "$output."))
+    assert complete_site(Line(checkpoint="nowhere"), "") == []
+    assert complete_numbering("pa") == ["paper"]
+    assert complete_model("sw") == ["swapping"]
 
 
 def test_completion_needs_no_torch():

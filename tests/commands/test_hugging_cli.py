@@ -31,7 +31,7 @@ def steer(*arguments: object) -> Result:
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("models")
-    for family in ("gpt2", "t5", "qwen3"):
+    for family in ("gpt2", "t5", "qwen3", "llama", "gemma2"):
         save_model(home / family, family, random_model(family, dtype=torch.float32))
     (home / "lines.jsonl").write_text("\n".join(map(json.dumps, LINES)))
     return home
@@ -132,9 +132,11 @@ def test_attend_attribute_and_ask(folders: Path, family: str):
 
 
 def test_the_doctors_page(folders: Path):
+    """The folder says nothing of how `transformers` reads its tokenizer, which the page notes."""
     done = steer("doctor", "-c", f"hf:{folders / 'qwen3'}", "--task", folders / "lines.jsonl")
     assert done.exit_code == 0, done.output
     assert "every check holds" in done.output
+    assert "how texts are cut was not compared" in done.output
     report = result_of(steer("doctor", "-c", f"hf:{folders / 'gpt2'}", "--dtype", "float64", "--json"))
     assert report["ok"]
     assert {"forward", "causal", "shares", "arrives"} <= {check["check"] for check in report["checks"]}
@@ -189,6 +191,17 @@ FAULTS = {
     "quantized": "quantized weights are not supported",
     "no config": "is not a Hugging Face model: it holds no config.json",
 }
+
+
+@pytest.mark.parametrize("family", ["t5", "gpt2", "llama", "gemma2"])
+def test_a_tokenizer_that_transformers_makes_up_is_none(folders: Path, tmp_path: Path, family: str):
+    """Where its files are missing, `transformers` gives some families one that knows special tokens alone."""
+    shutil.copytree(folders / family, tmp_path / "bare")
+    (tmp_path / "bare" / "tokenizer.json").unlink()
+    done = steer("check", folders / "lines.jsonl", "-c", f"hf:{tmp_path / 'bare'}")
+    assert done.exit_code == 2
+    (said,) = [line for line in done.output.splitlines() if line.startswith("error:")]
+    assert "holds no tokenizer that can be read" in said
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -269,6 +282,38 @@ def test_what_does_not_fit_is_at_fault_with_its_line_before_weights_are_read(fol
     ):
         assert f"bad.jsonl:{line}: " in done.output
         assert text in done.output
+
+
+def test_examples_that_no_memory_holds_are_said_and_not_tried(folders: Path, tmp_path: Path):
+    """T5 has no longest text."""
+    long = tmp_path / "long.jsonl"
+    long.write_text(json.dumps({"prompt": " ".join(["w5"] * 10_000), "answer": "w8"}))
+    said = "an example of 10,003 tokens takes about 9.02G; --memory is 4G"  # its 24 patterns alone are 8.95G
+    keys = {"kind": "clean", "task": str(long), "measures": [{"name": "token-accuracy"}]}
+    done = steer("run", recipe(tmp_path, folders, "t5", **keys), "-q")
+    assert done.exit_code == 2
+    assert said in done.output
+    assert done.output.count("error:") == 1
+    assert said in steer("check", long, "-c", f"hf:{folders / 't5'}").output.replace("\n", " ")
+
+
+def test_exchanged_positions_are_measured_against_wrong_answers(folders: Path, tmp_path: Path):
+    """Nobody foresees the answer to exchanged positions; how the right one stands against wrong ones is known."""
+    lines = [line | {"wrong": ["w11"], "spans": {"one": [0, 2], "two": [6, 9]}} for line in LINES[:1]]
+    (tmp_path / "wrong.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    keys = {"kind": "position-swap", "ports": "enc-self-0.*.k", "tokens": ["one", "two"], "task": "wrong.jsonl"}
+    measures = [{"name": "logit-difference"}, {"name": "logit-attribution", "against": "wrong"}]
+    asked = recipe(tmp_path, folders, "t5", **keys, measures=measures)
+    rows = result_of(steer("run", asked, "--json"))["rows"]
+    before, after = (
+        next(row["value"] for row in rows if (row["condition"], row["measure"]) == (condition, "logit-difference"))
+        for condition in ("before", "after")
+    )
+    assert abs(after - before) > 1e-4
+    foreseen = [{"name": "logit-difference", "against": "counterfactual"}]
+    done = steer("validate", recipe(tmp_path, folders, "t5", **keys, measures=foreseen))
+    assert done.exit_code == 2
+    assert "does not say which answer exchanged positions give" in done.output
 
 
 def test_what_a_model_lacks_is_said(folders: Path, tmp_path: Path):

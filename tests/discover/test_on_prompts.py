@@ -153,7 +153,7 @@ def test_it_is_kept_in_its_folder_and_known_by_its_prompts(steer, tmp_path: Path
         searched.append(len(lines))
         return nothing_found(subject, lines, *rest)
 
-    monkeypatch.setattr("steer.discover.keep.discover", found)
+    monkeypatch.setattr("steer.discover.sought.discover", found)
     path = few(tmp_path / "lines.jsonl", 30)
     ask = ("discover", "-c", "induction", "--task", path, "--episodes", 20, "--out", tmp_path / "out")
     for _ in range(2):
@@ -182,11 +182,11 @@ def test_a_sorted_file_is_halved_at_random(tmp_path: Path):
 
 def test_a_circuit_of_one_commit_of_the_hub_is_not_that_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     path, plain = few(tmp_path / "lines.jsonl", 20), subject_of("induction")
-    monkeypatch.setattr("steer.discover.keep.discover", nothing_found)
+    monkeypatch.setattr("steer.discover.sought.discover", nothing_found)
 
     def searched(commit: str) -> bool:
         at_commit = replace(plain, weights=Weights("owner/model", commit=commit))
-        monkeypatch.setattr("steer.discover.keep.load_subject", lambda *given: at_commit)
+        monkeypatch.setattr("steer.discover.sought.load_subject", lambda *given: at_commit)
         settings = SearchSettings(episodes=20, threshold=0.1)
         return not find_on_prompts("induction", path, tmp_path / "out", settings).known
 

@@ -153,7 +153,7 @@ def test_a_forced_search_says_when_recipes_go_by_other_roles(tmp_path: Path, mon
         assert bare.circuit is None  # what is known is not looked at
         return shipped if same else other
 
-    monkeypatch.setattr("steer.discover.keep.discover", found)
+    monkeypatch.setattr("steer.discover.sought.discover", found)
     monkeypatch.setattr("steer.discover.keep.draw_all", lambda *given: [])
     told = find_circuit("seed1", tmp_path, SearchSettings(episodes=20, threshold=0.1), force=True)
     assert (told.known, told.differs) == (False, not same)
@@ -172,7 +172,7 @@ def test_a_search_uses_the_episodes_that_were_held_out_from_the_checkpoint(
         return Circuit(checkpoint=Described(name="mine", sha256=checkpoint.record.weights_sha256))
 
     sets = {seed: {name: f"{name} of {seed}" for name in ("train", "validation", "test")} for seed in (0, 7)}
-    monkeypatch.setattr("steer.discover.keep.discover", found)
+    monkeypatch.setattr("steer.discover.sought.discover", found)
     monkeypatch.setattr("steer.tasks.compositional.task.make_splits", lambda seed=0: sets[seed])
     find_circuit(str(tmp_path / "mine"), tmp_path / "out", SearchSettings(episodes=20, threshold=0.1))
     assert given == ["validation of 7", "test of 7"]

@@ -183,3 +183,15 @@ def test_the_curve_shows_sizes_accuracies_and_what_chance_keeps(caught: dict[str
         point, _, (stem,) = spans[label].lines
         assert point.get_xydata().tolist() == [pytest.approx([24, value * 0.5])]
         assert stem.get_segments()[0][:, 1].tolist() == pytest.approx([low * 0.5, high * 0.5])
+
+
+def test_no_point_of_the_curve_lies_on_the_name_of_its_line(caught: dict[str, Figure], tmp_path: Path):
+    for name in ("strict2", "deep", "seed1"):
+        circuit.draw_all(load_circuit(CHECKPOINTS / name / "circuit.yaml"), tmp_path)
+        figure = caught["curve"]
+        figure.draw_without_rendering()
+        (axes,), (text,) = figure.axes, figure.axes[0].texts
+        box = text.get_window_extent().padded(3)
+        points = [point for line in axes.lines if line.get_marker() in "os" for point in line.get_xydata()]
+        assert len(points) > 5
+        assert not any(box.contains(*axes.transData.transform(point)) for point in points), name

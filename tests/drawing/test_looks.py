@@ -13,6 +13,7 @@ from steer.drawing.figures.draw import draw_result
 from steer.drawing.figures.sweep import draw_bars
 from steer.drawing.figures.theme import AGAINST
 from steer.drawing.look import look_of
+from steer.drawing.page import words_and_code
 
 SWEPT = {
     "enc-self-1.1": 0.31, "nothing ablated": 0.93, "enc-self-0.7": 0.62, "enc.tok": 0.44, "everything ablated": 0.11,
@@ -76,3 +77,8 @@ def test_a_title_of_wide_letters_stays_within_the_figure(word: str):
     drawn = shown.get_window_extent()
     assert 0 <= drawn.x0 < drawn.x1 <= figure.bbox.width
     assert len(shown.get_text().splitlines()[0]) > 20  # and the room is used
+
+
+def test_a_page_shows_commands_as_code_and_leaves_other_text_alone():
+    assert words_and_code("`steer discover` finds a < b") == "<code>steer discover</code> finds a &lt; b"
+    assert words_and_code("one ` alone, <b>") == "one ` alone, &lt;b&gt;"

@@ -105,3 +105,14 @@ def test_a_recipes_tensors_say_the_same_also_from_disk(disturbed: Checkpoint, tm
         torch.testing.assert_close(clean["dec-cross-1.4.pattern"], wanted["dec-cross-1.4.pattern"])
     with pytest.raises(steer.SteerError, match="did you mean nothing ablated"):
         result.activations("nothing ablate")
+
+
+def test_a_site_is_found_by_the_name_that_it_was_asked_for():
+    found = steer.activations("seed1", PROMPTS[:2], ["$output.k", "dec-cross-0.*.z"])
+    (site,) = (name for name in found if name.endswith(".k"))
+    assert site != "$output.k"
+    assert torch.equal(found["$output.k"], found[site])
+    assert torch.equal(found.at("$output.k", 1), found.at(site, 1))
+    assert found.tokens("$output.k", 1) == found.tokens(site, 1)
+    with pytest.raises(KeyError, match="no activations of"):
+        found["dec-cross-0.*.z"]  # several

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from by_hand import Trial, borrow, nothing
+from by_hand import Condition, Trial, borrow, nothing
 from by_hand_net import Edits, Values, forward
 from handmade import chain, episodes
 from small import ask, net_of, of_arity, same, talker, trials
@@ -21,7 +21,7 @@ from steer.engine.engine import Engine
 from steer.engine.session import Inputs
 from steer.experiments.api import build_recipe
 from steer.experiments.experiment import Experiment
-from steer.experiments.subspaces import Fitting, Pairs, angles, fit, shuffled, training_pairs
+from steer.experiments.subspaces import Fitting, Pairs, angles, drawn, fit, shuffled, training_pairs
 from steer.models.checkpoint import Checkpoint, load_checkpoint
 from steer.models.untrained import with_random_weights
 from steer.recipe.schema import Learning
@@ -84,23 +84,31 @@ def test_the_planted_dimension_is_found(seed: int):
 
 
 def test_what_is_learnt_is_exchanged_and_all_of_a_site_is_the_site():
-    """By hand from the rows that the result holds; what is taken from the counterpart's run is the rows' part alone."""
-    result = ask(MODEL, EPISODES, TRAIN, **COMMON, **ALONE, tensors=SITES)
+    """By hand from the rows that the result holds; what is taken from the counterpart's run is the rows' part alone.
+
+    The random control's are drawn: nothing is learnt for it.
+    """
+    result = ask(MODEL, EPISODES, TRAIN, **COMMON, controls=["random"], tensors=SITES)
     (name,) = (name for name in result.subspaces if "k_2" in name)
     rows = torch.from_numpy(result.subspaces[name].rows)
     assert rows.shape == (2, 5)
+    (random,) = drawn(Engine(MODEL.model), {parse_site(SITE): 2}, 0).values()
 
-    def few(trial: Trial) -> Edits:
-        assert trial.other is not None
-        lent = forward(trial.net, trial.other, trial.output, {})[SITE]
+    def few(rows: Tensor) -> Condition:
+        def edits(trial: Trial) -> Edits:
+            assert trial.other is not None
+            lent = forward(trial.net, trial.other, trial.output, {})[SITE]
 
-        def change(old: Tensor, seen: Values) -> Tensor:
-            return old + sum(((lent - old) @ one)[:, None] * one for one in rows)
+            def change(old: Tensor, seen: Values) -> Tensor:
+                return old + sum(((lent - old) @ one)[:, None] * one for one in rows)
 
-        return {SITE: change}
+            return {SITE: change}
+
+        return edits
 
     conditions = {
-        "before": nothing, "set, whole": borrow([SITE]), "set, k = 2": few, "set, k = all": borrow([SITE]),
+        "before": nothing, "set, whole": borrow([SITE]), "set, k = 2": few(rows), "set, k = all": borrow([SITE]),
+        "set, k = 2, random": few(torch.from_numpy(random)), "set, k = all, random": borrow([SITE]),
         "ceiling": borrow(["enc.tok"]),
     }  # fmt: skip
     same(result, conditions, trials(net_of(MODEL), EPISODES, OTHERS), SITES)
@@ -123,6 +131,22 @@ def test_the_shuffled_control_is_learnt_from_shuffled_counterparts():
     assert np.array_equal(found, wanted)
     own = fit(Engine(MODEL.model), pairs, {site: 1}, Fitting(2, 0.1))[site]
     assert not np.array_equal(found, own)
+
+
+def test_a_search_learns_at_the_places_that_it_is_judged_at():
+    few, site = {"arity": 2, "split": "validation"}, parse_site(SITE)
+    keys = {"k": 1, "episodes": few | {"count": 3}, "train": few | {"count": 12, "seed": 1}, "rate": 0.1, "places": [1]}
+    asked = Experiment(build_recipe(**COMMON | ALONE | keys), MODEL)
+    asked.run_whole()
+    learning = asked.loaded.recipe.learning
+    assert learning is not None
+    pairs = training_pairs(MODEL, learning, asked.inputs)
+    (found,) = asked.learnt.values()
+    here, everywhere = (
+        fit(Engine(MODEL.model), pairs, {site: 1}, Fitting(2, 0.1, places=places))[site] for places in ((1,), ())
+    )
+    assert np.array_equal(found, here)
+    assert not np.array_equal(found, everywhere)
 
 
 def test_where_example_and_counterpart_agree_nothing_is_learnt():

@@ -96,6 +96,34 @@ def test_a_probe_is_judged_on_what_it_has_not_seen():
     assert _from_points(known, Wanted(SITE, "probe", "a label"))[2]["held-out accuracy"] < 0.7
 
 
+def test_a_probe_is_judged_on_whole_examples_drawn_at_random():
+    """Two tokens of an example are alike and have one label: who knows one of them knows the other."""
+    owners = np.repeat(np.arange(100), 2)
+    noise = np.random.default_rng(6).standard_normal((100, 300))[owners]
+    alike = Points(noise, np.random.default_rng(7).integers(0, 2, 100)[owners], owners)
+    assert _from_points(alike, Wanted(SITE, "probe", "a label"))[2]["held-out accuracy"] < 0.75
+    sorted_labels = Points(noise, (owners > 50).astype(np.int64), owners)  # the last examples have another label
+    assert 0.3 < _from_points(sorted_labels, Wanted(SITE, "probe", "a label"))[2]["most common label"] < 0.7
+
+
+def test_the_most_common_label_is_judged_on_the_same_examples_as_the_probe():
+    """Ten examples of one token each: a probe is judged on three of them."""
+    labels = np.array([0] * 6 + [1] * 4)
+    points = Points(np.random.default_rng(4).standard_normal((10, 3)), labels, np.arange(10))
+    rates = [_from_points(points, Wanted(SITE, "probe", "a", seed=seed))[2]["most common label"] for seed in range(6)]
+    assert [3 * rate for rate in rates] == pytest.approx([round(3 * rate) for rate in rates])
+    assert len({*rates}) > 1
+
+
+def test_a_difference_is_of_the_lowest_and_the_highest_value():
+    labels = np.array([2, 7, 1, 2, 7, 1])
+    values = np.random.default_rng(5).standard_normal((6, 3))
+    (row,), words, scores = _from_points(Points(values, labels, np.arange(6)), Wanted(SITE, "difference", "a"))
+    np.testing.assert_allclose(row, (values[[1, 4]] - values[[2, 5]]).mean(0))
+    assert words == "a 7 minus 1"
+    assert scores["norm"] == pytest.approx(np.linalg.norm(row))
+
+
 FAULTS = {
     "no label named 'index'": Wanted(SITE, "difference", "index"),
     "two values of index-in-question that occur": Wanted(SITE, "difference", LABEL, values=(1, 9)),

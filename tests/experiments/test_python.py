@@ -142,6 +142,15 @@ FAULTS = [
     (lambda: steer.train("new", preset="tiny", device="cuda:77"), "no device named"),
     (lambda: steer.draw("nowhere"), "there is no file or folder"),
     (lambda: steer.draw(3), "can be drawn"),
+    (lambda: steer.draw(steer.load_checkpoint("seed1").circuit, out="new", size=object()), "--size: inches"),
+    (lambda: steer.load_checkpoint("seed1", "cuda:77"), "no device named 'cuda:77'"),
+    (lambda: steer.load_checkpoint("seed1", dtype="float16"), "float32, float64 or bfloat16"),
+    (lambda: steer.load_circuit("nowhere"), "nowhere: cannot be read"),
+    (lambda: steer.run(CLEAN, "tiny", formats=["gif"]), "no format named 'gif'"),
+    (lambda: steer.run("keep_one_k", changes={"seed": object()}), "changes: seed: numbers, texts"),
+    (lambda: steer.ask(sites=["nowhere.k"]), "--at: no site named 'nowhere.k'"),
+    (lambda: steer.attend("$output", checkpoint=steer.load_checkpoint("seed1"), task="mine.jsonl"), "load_checkpoint"),
+    (lambda: steer.episodes(0), "--n: 1 at least"),
     (lambda: steer.results("nowhere"), "there is no folder"),
     (lambda: steer.compare("nowhere", "there"), "there is no file or folder"),
     (lambda: steer.episodes(split="tset"), "did you mean test"),
@@ -180,6 +189,25 @@ def test_texts_are_short_and_cells_have_table_and_figure(tmp_path: Path):
     assert "…" in repr(found)  # 24 sites and more
 
 
+def test_what_is_known_of_a_model_of_ones_own_is_a_table_too(tmp_path: Path):
+    (tmp_path / "mine.jsonl").write_text('{"prompt": "ant bee cat dog elk bee", "answer": "cat", "wrong": ["dog"]}')
+    checked, report = steer.check(tmp_path / "mine.jsonl", "induction"), steer.doctor("induction")
+    loaded = steer.load_checkpoint("induction", task=tmp_path / "mine.jsonl")
+    assert "1 prompt\n" in repr(steer.activations(loaded, "ant bee ant", "1.0.k"))
+    toward = steer.direction(site="enc.tok", label="index-in-question", checkpoint="tiny", episodes=8)
+    assert repr(toward).startswith("direction: 1 row of ")
+    for thing, says in (
+        (toward, "enc.tok"),
+        (checked, "exact match"),
+        (report, "every check holds"),
+        (loaded, "mine.jsonl"),
+    ):
+        assert says in repr(thing)
+        assert len(repr(thing)) <= 2_000
+        assert "<table>" in thing._repr_html_()
+    assert steer.attend("1.0", episode=0, checkpoint=loaded).prompt == "ant bee cat dog elk bee"
+
+
 def test_progress_moves_within_one_recipe_also_while_answers_are_written():
     told: list[float] = []
     greedy = CLEAN | {"measures": [{"name": "exact-match"}, {"name": "exact-match", "decoding": "greedy"}]}
@@ -203,8 +231,8 @@ def test_one_word_may_mean_different_things_to_different_verbs(tmp_path: Path):
 
 
 ELSEWHERE = {  # told by the verb itself, or taken as it is
-    "Any", "CheckpointLike", "Drawable", "Example", "RecipeLike", "Sequence[str | Path]", "Task", "Tell", "bool",
-    "bool | str", "str | float | Sequence[float]", "torch.dtype",
+    "Any", "CheckpointLike", "Drawable", "Example", "RecipeLike", "Task", "Tell", "bool | str",
+    "str | float | Sequence[float]",
 }  # fmt: skip
 
 
@@ -221,6 +249,10 @@ def test_an_argument_of_the_wrong_kind_is_answered_in_words(tmp_path: Path):
     wrong = {
         "changes: a list of `key=value`, or a dict is needed, not 3": lambda: steer.run("keep_one_k", changes=3),
         "out: a path is needed, not 3": lambda: steer.run("keep_one_k", out=3),
+        "out: a path is needed, not ''": lambda: steer.run("keep_one_k", out=""),
+        "tell: a function is needed, not 3": lambda: steer.run("keep_one_k", tell=3),
+        "force: True or False is needed, not 'yes'": lambda: steer.run("keep_one_k", force="yes"),
+        "recipes: a name, a path, or a list of them is needed, not 3": lambda: steer.run_many(3),
         "prompt: a text is needed, not 3": lambda: steer.ask(3),
         "episode: a whole number is needed, not 'x'": lambda: steer.ask(episode="x"),
         "swap: a list of names is needed, not 3": lambda: steer.ask(prompt, swap=3),

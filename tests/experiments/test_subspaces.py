@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from steer.anatomy.nodes import parse_site
 from steer.engine.engine import Engine
 from steer.engine.session import Inputs, Session
-from steer.experiments.subspaces import Fitting, Pairs, angles, fit, pairs_of, shuffled
+from steer.experiments.subspaces import Fitting, Pairs, angles, drawn, fit, pairs_of, shuffled
 from steer.models.checkpoint import load_checkpoint
 from steer.plan.plan import CLEAN, COUNTERPART, Current, Edit, Of, Run, Stored, Within, make_plan
 
@@ -47,8 +47,8 @@ def test_a_learnt_subspace_is_orthonormal_and_better_than_a_random_one(pairs: Pa
     engine, site = Engine(MODEL.model), "enc-self-0.1.z"
     rows = fit(engine, pairs, {parse_site(site): 2}, Fitting(epochs=6, batch=20))[parse_site(site)]
     np.testing.assert_allclose(rows @ rows.T, np.eye(2), atol=1e-10)
-    drawn = [np.linalg.qr(np.random.default_rng(seed).standard_normal((5, 2)))[0].T for seed in range(6)]
-    assert likelihood(engine, pairs, site, rows) > max(likelihood(engine, pairs, site, one) for one in drawn)
+    others = [np.linalg.qr(np.random.default_rng(seed).standard_normal((5, 2)))[0].T for seed in range(6)]
+    assert likelihood(engine, pairs, site, rows) > max(likelihood(engine, pairs, site, one) for one in others)
 
 
 def test_the_same_seed_gives_the_same_subspace(pairs: Pairs):
@@ -57,6 +57,14 @@ def test_the_same_seed_gives_the_same_subspace(pairs: Pairs):
     one, two, other = (each[site] for each in found)
     assert np.array_equal(one, two)
     assert not np.array_equal(one, other)
+
+
+def test_random_subspaces_of_several_sites_have_nothing_to_do_with_one_another():
+    sizes = {parse_site(f"enc-self-{layer}.{head}.z"): 1 for layer in (0, 1) for head in range(3)}
+    found = {seed: [rows[0] for rows in drawn(Engine(MODEL.model), sizes, seed).values()] for seed in (0, 1)}
+    directions = np.array([*found[0], *found[1]])
+    np.testing.assert_allclose(np.linalg.norm(directions, axis=1), 1.0, atol=1e-6)
+    assert np.triu(np.abs(directions @ directions.T), 1).max() < 0.999
 
 
 def test_weights_stay_as_they_are(pairs: Pairs):
@@ -87,11 +95,11 @@ def test_the_index_in_the_question_lives_in_one_dimension_of_question_broadcast(
     checkpoint = load_checkpoint("seed1")
     task, engine = checkpoint.task, Engine(checkpoint.model)
 
-    def drawn(split: str, count: int) -> Pairs:
+    def shown(split: str, count: int) -> Pairs:
         wanted = task.selection(split=split, count=count, arity=2)
         return pairs_of(checkpoint, task.examples(wanted, 0, "index-in-question"), "index-in-question")
 
-    site, train, test = parse_site("enc-self-0.5.z"), drawn("train", 300), drawn("validation", 150)
+    site, train, test = parse_site("enc-self-0.5.z"), shown("train", 300), shown("validation", 150)
     edit = Edit(site, Within(GIVEN, Of(COUNTERPART), Current()))
     plan = make_plan(Run(CLEAN), [Run("within", (edit,), (engine.layout.logits,), "within")])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hugging import FAMILIES, lifted, softmax_in_float64, some_batch  # noqa: F401 - a fixture
@@ -15,6 +16,7 @@ from steer.anatomy.nodes import Site, parse_site
 from steer.base.errors import SteerError
 from steer.engine.engine import Engine
 from steer.engine.schedule import hook_order
+from steer.models.huggingface.checks import visible
 from steer.models.huggingface.layout import layout_of
 from steer.models.huggingface.model import HuggingFaceModel
 from steer.models.protocol import Batch, Reading
@@ -54,6 +56,19 @@ def test_the_steps_give_the_models_own_logits(family: str):
     real = batch.real[model(family).layout.answer]
     found, wanted = values[model(family).layout.logits][real], own_forward(model(family), batch)[real]
     torch.testing.assert_close(found, wanted, **CLOSE)
+
+
+def test_attention_may_fall_on_real_tokens_that_do_not_come_later(family: str):
+    """What the doctor takes for hidden, entry by entry: the padding of shorter rows, and a decoder's future."""
+    one, hidden = model(family), 0
+    batch = some_batch(one)
+    for head in (head for head in one.layout.heads if head.head == 0):
+        found, keys = visible(one, batch, head), batch.real[one.layout.looks_at(head)]
+        for row, query, key in np.ndindex(*found.shape):
+            allowed = bool(keys[row, key]) and (head.kind != "dec-self" or key <= query)
+            assert bool(found[row, query, key]) == allowed
+        hidden += int((~keys).sum())
+    assert hidden
 
 
 @torch.no_grad()

@@ -117,7 +117,7 @@ def test_what_a_result_says_of_its_question_gives_its_hash_again(recipe_file, tm
     told = outcome.result.provenance
     assert told.hash == experiment_hash(RECIPE.validate_python(told.recipe), tiny)
     assert told.ablation == "zero"
-    assert told.checkpoint == Weights("tiny", tiny.record.weights_sha256)
+    assert told.checkpoint == Weights("tiny", tiny.record.weights_sha256, config=tiny.record.reading)
 
 
 def test_a_recipe_asks_the_episodes_of_the_checkpoints_own_seed(recipe_file, tmp_path: Path, tiny: Checkpoint):

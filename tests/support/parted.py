@@ -97,5 +97,5 @@ def scheduler(port: int = 0):
 
     return LocalCluster(
         n_workers=1, threads_per_worker=1, processes=False, protocol="tcp", host="127.0.0.1", scheduler_port=port,
-        dashboard_address=None, silence_logs=50,
+        dashboard_address="127.0.0.1:0", silence_logs=50,
     )  # fmt: skip

@@ -11,9 +11,11 @@ import pytest
 
 from steer.base.errors import SteerError
 from steer.experiments.api import build_recipe, run
+from steer.experiments.given import prompts_of
 from steer.experiments.one import experiment_hash
 from steer.models.families import load_subject
 from steer.recipe.load import load_recipe
+from steer.tasks.prompts.formats import named
 from steer.tasks.prompts.read import LONGEST, read_lines
 from steer.tasks.prompts.task import read_prompts
 from steer.tasks.task import PROMPT
@@ -136,6 +138,38 @@ def test_files_of_other_tools(tmp_path: Path):
     assert read(lab, "causalab") == [clean | {"split": "train", "counterparts": {"counterfactual": counterpart}}]
 
 
+FOREIGN = [
+    ("eap-ig", {"clean": "Paris is in", "corrupted": "Rome is in", "label": "a"}),
+    ("auto-circuit", {"clean": "Paris is in", "corrupt": "Rome is in", "answers": ["a"], "wrong_answers": ["b"]}),
+    ("mib", {"prompt": "Paris is in", "choices": {"label": ["a", "b"]}, "answerKey": 0}),
+    ("causalab", {"input": "Paris is in", "counterfactual_inputs": ["Rome is in"], "base_answer": "a"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("form", "row"), FOREIGN)
+def test_columns_of_another_tool_are_recognised_once_and_may_be_named_before_the_file(tmp_path: Path, form, row):
+    """A file of many lines gets one message, and what that says works on the command line and in a recipe."""
+    path = jsonl(tmp_path / "theirs.jsonl", *[row] * 3)
+    (told,) = faults(path)
+    assert told.startswith(f"theirs.jsonl: has the columns of {form}: name it {form}:FILE")
+    assert named(f"{form}:{path}") == (path, form)
+    jsonl(path, row | {"clean": "A", "prompt": "A", "input": "A", "corrupted": "B", "corrupt": "B"} | SAID[form])
+    recipe = load_recipe(str(asked(tmp_path, task=f"{form}:theirs.jsonl"))).recipe
+    (example,) = recipe.task.split("all", 0)
+    assert (example.prompt, example.answer) == (("A",), ("red",))
+    (same,) = prompts_of("tiny", f"{form}:{path}").split("all", 0)
+    assert same == example
+    assert run(build_recipe(kind="clean", checkpoint="tiny", measures=[{"name": "exact-match"}], task=f"{form}:{path}"))
+
+
+def test_a_file_is_of_ours_unless_a_tool_is_named(tmp_path: Path):
+    assert [named(file) for file in ("a.jsonl", "mib:", "mine:a.jsonl", "hf:a.jsonl")] == [
+        (Path(file), "steer") for file in ("a.jsonl", "mib:", "mine:a.jsonl", "hf:a.jsonl")
+    ]
+    both = FOREIGN[2][1] | {"answer": "a"}  # a line of ours with strange columns is told of each
+    assert len(faults(jsonl(tmp_path / "both.jsonl", both))) == 2
+
+
 BAD = [
     ("", "bad.jsonl: holds no examples"),
     ("\n\n", "bad.jsonl: holds no examples"),
@@ -193,6 +227,10 @@ def test_other_files_at_fault(tmp_path: Path):
 
 # In a recipe
 
+SAID: dict[str, dict] = {
+    "eap-ig": {"label": "red"}, "auto-circuit": {"answers": ["red"], "wrong_answers": ["blue"]},
+    "mib": {"choices": {"label": ["red", "blue"]}}, "causalab": {"base_answer": "red", "counterfactual_inputs": ["B"]},
+}  # fmt: skip
 SHOWN = [
     {"prompt": "A S B | A = red | B = blue | B S A = red blue EOS", "answer": "blue red", "wrong": ["green"]},
     {"prompt": "B S A | A = red | B = blue | B S A = blue red EOS", "answer": "blue red"},

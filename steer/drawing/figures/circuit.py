@@ -187,7 +187,10 @@ def draw_curve(
         axes = figure.add_subplot()
         axes.plot([size for size, _ in curve], [value for _, value in curve], "-o", color=ACCENT, markersize=2.5, lw=1)
         axes.axhline(0.9 * clean, color=MUTED, linestyle=":", linewidth=0.8)
-        axes.annotate("90 % of clean", (0, 0.9 * clean), (0, 2), textcoords="offset points", fontsize=6, color=MUTED)
+        axes.annotate(  # at its end, and under it: there the curve has come above it
+            "90 % of clean", (1, 0.9 * clean), (0, -2), xycoords=axes.get_yaxis_transform(), textcoords="offset points",
+            fontsize=6, color=MUTED, ha="right", va="top",
+        )  # fmt: skip
         size, kept, chance = smallest.heads, smallest.faithfulness, smallest.random_circuits
         whole = smallest.clean.value
         axes.errorbar(

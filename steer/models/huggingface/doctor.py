@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from steer.base.errors import CheckpointError
+from steer.base.shown import Card, Shown
 from steer.models.huggingface import checks, edits, exact
 from steer.models.huggingface.findings import Finding
 from steer.models.huggingface.model import HuggingFaceModel
@@ -18,8 +19,12 @@ PROMPTS, ANSWERS = (11, 6, 9), (3, 4, 2)  # tokens of the examples that are made
 LONGEST_WINDOW = 64  # windows up to here are seen by made-up examples, which are then longer
 
 
-@dataclass(frozen=True)
-class Report:
+TITLES = ("check", "", "largest difference", "allowed", "of", "where")
+UNITS = "differences are parts of a value's own spread; of effects it is the least, in logits"
+
+
+@dataclass(frozen=True, repr=False)
+class Report(Shown):
     name: str
     dtype: str
     findings: tuple[Finding, ...]
@@ -37,6 +42,14 @@ class Report:
     @property
     def failed(self) -> tuple[Finding, ...]:
         return tuple(finding for finding in self.findings if not finding.ok)
+
+    def card(self) -> Card:
+        runs = "runs refuse the model" if self.refused else "runs do not look for that: know why before you trust them"
+        verdict = (
+            f"{len(self.failed)} of {len(self.findings)} checks fail; {runs}" if self.failed else "every check holds"
+        )
+        rows = [finding.cells for finding in self.findings]
+        return Card(f"{self.name}, {self.dtype}: {verdict}", (), TITLES, rows, "\n".join((UNITS, *self.notes)))
 
 
 @torch.no_grad()

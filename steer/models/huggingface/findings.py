@@ -31,6 +31,13 @@ class Finding:
     def ok(self) -> bool:
         return self.difference > self.tolerance if self.is_effect else self.difference <= self.tolerance
 
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """What a table shows: check, whether it holds, difference, what is allowed, of how many, and where it fails."""
+        allowed = f"more than {self.tolerance:.0g}" if self.is_effect else f"{self.tolerance:.0e}"
+        state, shown = ("ok", "") if self.ok else ("FAILS", self.place)
+        return (self.words, state, f"{self.difference:.1e}", allowed, f"{self.of:,}", shown)
+
 
 class Worst:
     """The largest difference so far, where it was, and the first place beyond the tolerance."""

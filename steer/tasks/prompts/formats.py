@@ -7,6 +7,7 @@ A counterpart has an answer only if the file states it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from steer.base.errors import SteerError, nearest
@@ -101,3 +102,21 @@ def _causalab(row: Row) -> Json:
 FORMATS: Mapping[FormatName, Callable[[Row], Json]] = {
     "steer": dict, "eap-ig": _eap_ig, "auto-circuit": _auto_circuit, "mib": _mib, "causalab": _causalab,
 }  # fmt: skip
+
+
+def named(file: Path | str) -> tuple[Path, FormatName]:
+    """`mib:FILE` is a file with the columns of MIB, FILE one with ours."""
+    word, _, rest = str(file).partition(":")
+    form = next((name for name in FORMATS if name == word and rest), None)
+    return (Path(rest), form) if form else (Path(file), "steer")
+
+
+def recognised(row: Row) -> FormatName | None:
+    """Whose columns a row has that is none of ours."""
+    for name in [name for name in FORMATS if name != "steer"]:
+        try:
+            FORMATS[name](row)
+        except SteerError:
+            continue
+        return name
+    return None

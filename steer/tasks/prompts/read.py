@@ -15,7 +15,7 @@ from steer.base.errors import ConfigError, SteerError
 from steer.base.files import read_file
 from steer.base.json import Json
 from steer.base.yaml import Document, check_as
-from steer.tasks.prompts.formats import FORMATS, FormatName, is_nested
+from steer.tasks.prompts.formats import FORMATS, FormatName, is_nested, recognised
 from steer.tasks.prompts.line import Line
 
 MOST_BYTES = 200_000_000
@@ -34,6 +34,8 @@ def read_lines(path: Path, form: FormatName = "steer") -> tuple[dict[str, Line],
     lines: dict[str, Line] = {}
     faults: list[str] = []
     for place, raw in _rows(path, data):
+        if form == "steer" and not lines and not faults:
+            _check_ours(path, raw)
         try:
             lines[place] = _line(place, raw, form)
         except SteerError as error:
@@ -42,6 +44,14 @@ def read_lines(path: Path, form: FormatName = "steer") -> tuple[dict[str, Line],
     if not lines:
         raise ConfigError(f"{path}: holds no examples")
     return lines, data
+
+
+def _check_ours(path: Path, raw: Any) -> None:
+    """One message for a file of another tool, not some for each of its lines."""
+    ours = not isinstance(raw, dict) or {"prompt", "answer"} <= raw.keys()
+    if form := None if ours else recognised(raw):
+        text = f"{path}: has the columns of {form}: name it {form}:FILE (in a recipe: {{file: FILE, format: {form}}})"
+        raise ConfigError(text)
 
 
 def check(faults: list[str]) -> None:
