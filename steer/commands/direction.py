@@ -26,7 +26,8 @@ def direction(
     label: Annotated[str, typer.Option(help="The label whose tokens are looked at (index-in-question).")] = "",
     tokens: Annotated[str, typer.Option(help="Which tokens carry the label, if several kinds do.")] = "",
     values: Annotated[
-        tuple[int, int] | None, typer.Option(help="Two values of the label: the second's mean minus the first's.")
+        tuple[int, int] | None,
+        typer.Option(metavar="A B", help="Two values of the label: the mean of B's minus that of A's."),
     ] = None,
     variable: Annotated[str, typer.Option(help="The difference between counterparts in this variable.")] = "",
     rows: Annotated[int, typer.Option(min=1, help="How many principal components.")] = 1,

@@ -28,9 +28,10 @@ from steer.plan.plan import CLEAN, COUNTERPART, Current, Edit, Of, Run, Spot, St
 from steer.recipe.lowering import Lowered, Search
 from steer.recipe.schema import Learning, Recipe
 from steer.results.directions import About, Direction, Floats, filed
-from steer.tasks.task import ANSWER, Example
+from steer.tasks.task import ANSWER, Example, Selection
 
 FEWEST = 8  # examples that a search is fitted on
+MOST = 10_000  # that it chooses among
 Tell = Callable[[float], None]
 
 
@@ -105,17 +106,26 @@ def features(engine: Engine, site: Site) -> int:
 def training_pairs(subject: Subject, learning: Learning, judged: Inputs) -> Pairs:
     """Without any prompt that the search is judged on, as an example or as a counterpart."""
     seen = {one.prompt for one in (*judged.examples, *judged.counterparts)}
-    with keyed("train"):
-        drawn = subject.task.examples(learning.train, subject.data_seed, learning.variable)
-    drawn_pairs = pairs_of(subject, drawn, learning.variable)
-    pairs = zip(drawn_pairs.examples, drawn_pairs.counterparts, strict=True)
-    both = [pair for pair in pairs if seen.isdisjoint(one.prompt for one in pair)]
+    wanted = learning.train
+    both = _unseen(subject, learning, wanted, seen)
+    if len(both) < FEWEST:  # drawn where the judged ones were, as of a file without splits: what those leave
+        both = _unseen(subject, learning, wanted.model_copy(update={"count": MOST}), seen)[: wanted.count]
     if len(both) < FEWEST:
         text = f"{len(both)} examples with a counterpart {learning.variable!r} are left that it is not judged on"
         raise KeyedError(
-            [(("train",), f"{text}; a search needs at least {FEWEST} (more, of another `split`, or `seed`)")]
+            [(("train",), f"{text}; a search needs at least {FEWEST} (fewer `episodes`, or another `split`)")]
         )
     return Pairs([one for one, _ in both], [other for _, other in both])
+
+
+def _unseen(
+    subject: Subject, learning: Learning, wanted: Selection, seen: set[tuple[str, ...]]
+) -> list[tuple[Example, Example]]:
+    with keyed("train"):
+        drawn = subject.task.examples(wanted, subject.data_seed, learning.variable)
+    found = pairs_of(subject, drawn, learning.variable)
+    pairs = zip(found.examples, found.counterparts, strict=True)
+    return [pair for pair in pairs if seen.isdisjoint(one.prompt for one in pair)]
 
 
 def pairs_of(subject: Subject, examples: Sequence[Example], variable: str) -> Pairs:

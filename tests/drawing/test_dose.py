@@ -50,6 +50,19 @@ def test_bands_are_the_rows_intervals():
         assert band[one.level("scale")] == pytest.approx((one.low, one.high))
 
 
+def test_no_layer_is_marked_that_is_not_there():
+    for name, values, marked in (
+        ("layer", (0, 1), {0: "0", 1: "1"}),
+        ("scale", (-2, 0.5, 2), {-2: "-2", 0.5: "0.5", 2: "2"}),
+    ):
+        rows = [row(0.1 * n, f"at {value}", ("set", "a"), (name, value)) for n, value in enumerate(values, 1)]
+        (axes,) = draw_dose(made_result(rows)).axes
+        assert ticks(axes.xaxis) == marked
+    rows = [row(0.1, f"at {value}", ("set", "a"), ("scale", value)) for value in (0, 0.01, 2)]  # they would overlap
+    (axes,) = draw_dose(made_result(rows)).axes
+    assert "0.01" not in ticks(axes.xaxis).values()
+
+
 def test_names_and_far_numbers_stand_at_their_own_ticks():
     for name, values in (("checkpoint", "ba"), ("k", (64, 1, 8))):
         rows = [row(0.1 * n, f"at {value}", ("set", "a"), (name, value)) for n, value in enumerate(values, 1)]

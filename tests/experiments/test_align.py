@@ -218,8 +218,21 @@ def test_nothing_that_is_judged_is_learnt_from():
     assert {e.prompt for e in judged}.isdisjoint(e.prompt for e in (*lent.examples, *lent.counterparts))
     given = training_pairs(MODEL, wanted, Inputs(strangers, others))  # and what training would borrow from
     assert {e.prompt for e in others}.isdisjoint(e.prompt for e in (*given.examples, *given.counterparts))
-    with pytest.raises(KeyedError, match="a search needs at least 8"):
-        training_pairs(MODEL, wanted, Inputs(drawn, [counterpart(e, "index-in-question") for e in drawn]))
+
+
+def test_it_is_learnt_on_what_the_judged_examples_leave():
+    """Both drawn alike, as of a file without splits, they would be the same."""
+    task = MODEL.task
+    wanted = Learning(task.selection(split="validation", arity=2, count=20), "index-in-question", 1, 0.1)
+    judged = task.examples(wanted.train, MODEL.data_seed, "index-in-question")
+    pairs = training_pairs(MODEL, wanted, Inputs(judged, [counterpart(e, "index-in-question") for e in judged]))
+    seen = {one.prompt for e in judged for one in (e, counterpart(e, "index-in-question"))}
+    assert 8 <= len(pairs.examples) <= 20
+    assert seen.isdisjoint(e.prompt for e in (*pairs.examples, *pairs.counterparts))
+    everything = task.selection(split="validation", arity=2, count=10_000)
+    judged = task.examples(everything, MODEL.data_seed, "index-in-question")
+    with pytest.raises(KeyedError, match=r"0 examples .* a search needs at least 8"):
+        training_pairs(MODEL, wanted, Inputs(judged, [counterpart(e, "index-in-question") for e in judged]))
 
 
 FAULTS = {

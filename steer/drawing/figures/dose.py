@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -18,6 +19,7 @@ from steer.results.result import Result
 from steer.results.rows import CONTROL, SET, Row, level_names, overall
 
 DASHES = ("--", ":", "-.", (0, (5, 1, 1, 1, 1, 1)), (0, (6, 2, 1, 2)))  # of the controls
+MARKS = 10  # numbers beside an axis, at most
 SPREAD = 8  # numbers whose largest is more than this times the smallest stand side by side, not on a scale
 
 
@@ -33,6 +35,12 @@ class Axis:
         """Do distances on the axis mean something?"""
         numbers = [value for value in self.values if not isinstance(value, str)]
         return len(numbers) == len(self.values) and (min(numbers) <= 0 or max(numbers) < SPREAD * min(numbers))
+
+    @property
+    def has_room(self) -> bool:
+        """Do the values stand so far apart that each can have its number beside it?"""
+        numbers = [float(value) for value in self.values]
+        return min(b - a for a, b in pairwise(numbers)) * MARKS >= numbers[-1] - numbers[0]
 
     def place(self, row: Row) -> float | None:
         value = row.level(self.name)
@@ -153,5 +161,7 @@ def _ticks(axes: Axes, axis: Axis) -> None:
     axes.set_xlabel(axis.name, fontsize=7)
     if not axis.is_scale:
         axes.set_xticks(range(len(axis.values)), [short(str(value), 14) for value in axis.values])
+    elif axis.has_room:  # there is nothing between one layer and the next
+        axes.set_xticks([float(value) for value in axis.values], [f"{value:g}" for value in axis.values])
     if any(len(str(value)) > 4 for value in axis.values) and not axis.is_scale:
         axes.tick_params(axis="x", labelrotation=30)
