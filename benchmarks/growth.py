@@ -21,8 +21,8 @@ from typing import Any
 import torch
 from peak import peak_kilobytes
 
-from steer.discover.search import THRESHOLD
 from steer.discover.sought import on_own_task
+from steer.discover.trace import THRESHOLD
 from steer.engine.engine import Engine
 from steer.experiments.api import build_recipe
 from steer.experiments.one import run_experiment
