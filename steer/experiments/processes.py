@@ -22,6 +22,7 @@ from steer.base.log import follow_debugging
 
 TRIES = 2
 MOST = 8  # processes that are started unasked
+FEWEST = 6  # things to do from which more than one process pays (benchmarks/processes.py)
 THREADS = "OMP_NUM_THREADS"
 Given = TypeVar("Given")
 Made = TypeVar("Made")
@@ -37,9 +38,10 @@ def check_jobs(jobs: int | None, workers: int | None, on: str | None) -> None:
 def fitting(things: int, device: str, memory: int) -> int:
     """How many processes pay: one for each thing and core, as far as the machine has the memory that each may take.
 
-    One, where it is not cores that do the work, or where whoever started the program chose the number of threads.
+    One, where it is not cores that do the work, where whoever started the program chose the number of threads, or
+    where there is too little to do apart for what it takes to start a process.
     """
-    if device != "cpu" or THREADS in os.environ:
+    if device != "cpu" or THREADS in os.environ or things < FEWEST:
         return 1
     return max(1, min(things, cores(), MOST, physical_memory() // memory))
 

@@ -32,6 +32,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four cores, and memory for three processes."""
     monkeypatch.delenv(processes.THREADS, raising=False)
     monkeypatch.setattr(processes, "MOST", 8)
+    monkeypatch.setattr(processes, "FEWEST", 2)
     monkeypatch.setattr(processes, "cores", lambda: 4)
     monkeypatch.setattr(processes, "physical_memory", lambda: 3 * MEMORY + 5)
 
@@ -45,6 +46,12 @@ def test_as_many_as_things_cores_and_memory_allow(monkeypatch: pytest.MonkeyPatc
     assert fitting(9, "cpu", MEMORY) == 2
     monkeypatch.setenv(processes.THREADS, "4")
     assert fitting(9, "cpu", MEMORY) == 1
+
+
+@pytest.mark.usefixtures("machine")
+def test_few_things_are_not_worth_another_process(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(processes, "FEWEST", 6)
+    assert [fitting(things, "cpu", MEMORY) for things in (5, 6)] == [1, 3]
 
 
 @pytest.mark.usefixtures("machine")
